@@ -1,0 +1,58 @@
+# Every target sets up what it needs in .venv; Python 3.11 or newer with pip, and make, are all that must be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# pip of $(PYTHON) installs into the environment: no ensurepip, which some distributions leave out.
+INSTALL := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install --quiet -c constraints.txt
+
+.PHONY: help demo test check lint bench format hooks clean
+
+help:
+	@echo "make demo    plan the example fleet: table, demo/plan.csv, demo/plan.png"
+	@echo "make test    run the tests"
+	@echo "make check   lint, types, direction of imports, tests"
+	@echo "make bench   measure, as ratios, what the documentation claims"
+	@echo "make format  format the code"
+	@echo "make hooks   install the pre-commit hooks (pre-commit must be on the PATH)"
+	@echo "make clean   remove .venv and caches"
+
+demo: $(VENV)/.report
+	@mkdir -p demo
+	$(BIN)/fedtempo plan examples/fleet.csv --model-size 5 --optimise-cohort --beta-over-alpha 0.1 \
+	  --rounds-weighted 300 -o demo/plan.csv --plot demo/plan.png
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n auto
+
+check: lint test
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/theory.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+hooks:
+	pre-commit install
+
+clean:
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache *.egg-info
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"fedtempo needs Python 3.11 or newer, got {sys.version}; run: make PYTHON=python3.11")'
+	$(PYTHON) -m venv --without-pip $(VENV)
+
+$(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[report]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[cvx,dev,report]'
+	@touch $@ $(VENV)/.report

@@ -1,0 +1,77 @@
+"""fedtempo: who trains, how often and with what bandwidth, so that federated learning ends soonest."""
+
+from importlib.metadata import version
+
+from fedtempo.checks import InputError
+from fedtempo.fleet import Fleet
+from fedtempo.fleet_csv import FleetNotice, read_fleet, write_fleet
+from fedtempo.theory.bandwidth import Allocation, allocate_bandwidth, cohort_round_time
+from fedtempo.theory.convergence import (
+    LearningProblem,
+    convergence_bound,
+    rounds_to_gap,
+    sampling_variance,
+    total_time_objective,
+)
+from fedtempo.theory.estimation import (
+    BetaOverAlphaEstimate,
+    GradientBoundEstimate,
+    estimate_beta_over_alpha,
+    estimate_gradient_bounds,
+)
+from fedtempo.theory.line_search import line_search_sampling
+from fedtempo.theory.optimum import CohortPlan, optimal_cohort, optimal_sampling
+from fedtempo.theory.round_time import (
+    RoundTimeBounds,
+    RoundTimeEstimate,
+    expected_round_time,
+    mean_round_time,
+    round_cost,
+    round_time_bounds,
+)
+from fedtempo.theory.sampling import (
+    DrawTable,
+    aggregation_weights,
+    draw_cohort,
+    statistical_sampling,
+    uniform_sampling,
+    weighted_sampling,
+)
+
+__version__ = version("fedtempo")
+
+__all__ = [
+    "Allocation",
+    "BetaOverAlphaEstimate",
+    "CohortPlan",
+    "DrawTable",
+    "Fleet",
+    "FleetNotice",
+    "GradientBoundEstimate",
+    "InputError",
+    "LearningProblem",
+    "RoundTimeBounds",
+    "RoundTimeEstimate",
+    "aggregation_weights",
+    "allocate_bandwidth",
+    "cohort_round_time",
+    "convergence_bound",
+    "draw_cohort",
+    "estimate_beta_over_alpha",
+    "estimate_gradient_bounds",
+    "expected_round_time",
+    "line_search_sampling",
+    "mean_round_time",
+    "optimal_cohort",
+    "optimal_sampling",
+    "read_fleet",
+    "round_cost",
+    "round_time_bounds",
+    "rounds_to_gap",
+    "sampling_variance",
+    "statistical_sampling",
+    "total_time_objective",
+    "uniform_sampling",
+    "weighted_sampling",
+    "write_fleet",
+]

@@ -1,0 +1,154 @@
+"""Fleets as CSV files: the columns of ``Fleet``, and what planners hold instead of them."""
+
+import csv
+import difflib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, Vector, check_positive, first_violation
+from fedtempo.fleet import Fleet
+
+ROWS_AT_ONCE = 65_536
+NUMBERS = ("data_share", "gradient_bound", "compute_time", "upload_time", "download_time", "bandwidth_cap")
+INSTEAD = {"data_share": "samples", "upload_time": "uplink_mbps"}
+KNOWN = ("name", *NUMBERS, *INSTEAD.values())
+PLANNED = ("round_cost", "sampling_prob", "draws_per_round", "aggregation_weight")  # what `fedtempo plan -o` adds
+
+
+class FleetNotice(UserWarning):
+    """Something assumed or passed over while a fleet was read."""
+
+
+def read_fleet(path: Path | str, *, total_bandwidth: float = 1.0, model_megabytes: float | None = None) -> Fleet:
+    """Read a fleet from a CSV file with a header line, UTF-8.
+
+    Columns are named as the fields of ``Fleet``, with an optional ``name``. ``samples`` may stand for ``data_share``.
+    ``uplink_mbps``, a client's rate when it has the whole link to itself, may stand for ``upload_time`` if the size of
+    one upload is given. Without ``gradient_bound`` all bounds are 1. What is assumed or ignored is said in a
+    ``FleetNotice`` warning.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as stream:
+            columns = _read_columns(stream)
+    except UnicodeDecodeError:
+        raise InputError(f"{path} must be UTF-8 text, got other bytes; save it as 'CSV UTF-8'") from None
+    except FileNotFoundError:
+        raise InputError(f"{path} must be a fleet's CSV file, got no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} must be readable, got: {error.strerror}") from None
+    except (InputError, csv.Error) as error:
+        raise InputError(f"{path}: {error}") from None
+    try:
+        return _build(columns, total_bandwidth, model_megabytes)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def write_fleet(stream: IO[str], fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
+    """Write a fleet, and columns beside it, as CSV that ``read_fleet`` reads back to the last bit."""
+    columns = {field: getattr(fleet, field) for field in NUMBERS if getattr(fleet, field) is not None}
+    columns |= extra or {}
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["name", *columns])
+    for start in range(0, len(fleet), ROWS_AT_ONCE):
+        part = slice(start, min(start + ROWS_AT_ONCE, len(fleet)))
+        names = range(part.start, part.stop) if fleet.names is None else fleet.names[part].tolist()
+        writer.writerows(zip(names, *(values[part].tolist() for values in columns.values()), strict=True))
+
+
+def _read_columns(stream: IO[str]) -> dict[str, Any]:
+    rows = csv.reader(stream, strict=True)
+    header = [cell.strip() for cell in next(rows, [])]
+    if not any(header):
+        raise InputError("the file must start with a line of column names, got an empty file or line")
+    _check_header(header)
+    wanted = [column for column in header if column in KNOWN]
+    chunks: dict[str, list[Any]] = {column: [] for column in wanted}
+    for lines, cells in _chunks(rows, header):
+        for column in wanted:
+            text = cells[header.index(column)]
+            chunks[column].append(np.array(text, np.dtypes.StringDType()) if column == "name" else _numbers(column, text, lines))
+    if not any(chunks.values()):
+        raise InputError("the file must have a line for each client, got column names only")
+    return {column: np.concatenate(parts) for column, parts in chunks.items()}
+
+
+def _check_header(header: list[str]) -> None:
+    repeated = {column for column in header if header.count(column) > 1}
+    if repeated:
+        raise InputError(f"column names must be distinct, got {sorted(repeated)[0]!r} more than once")
+    for column, instead in INSTEAD.items():
+        if column in header and instead in header:
+            raise InputError(f"columns must not contradict each other, got both {column} and {instead}; keep one of them")
+    for column in ("data_share", "compute_time", "upload_time"):
+        if column not in header and INSTEAD.get(column) not in header:
+            choices = " or ".join(filter(None, (column, INSTEAD.get(column))))
+            raise InputError(f"a column {choices} must be there, got {', '.join(header)}{_nearest(column, header)}")
+    ignored = [column for column in header if column not in (*KNOWN, *PLANNED)]
+    for column in ignored:
+        meant = difflib.get_close_matches(column, set(KNOWN) - set(header), n=1, cutoff=0.8)
+        if meant:
+            raise InputError(f"column names must be known, got {column!r}; did you mean {meant[0]!r}?")
+    if ignored:
+        warnings.warn(f"columns not used: {', '.join(ignored)}", FleetNotice, stacklevel=4)
+
+
+def _nearest(column: str, header: list[str]) -> str:
+    near = difflib.get_close_matches(column, header, n=1, cutoff=0.7)
+    return f"; is {near[0]!r} meant to be {column!r}?" if near else ""
+
+
+def _chunks(rows: Iterator[list[str]], header: list[str]) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
+    """Yield the file in parts: the line numbers, and the cells of each column."""
+    filled = ((rows.line_num, row) for row in rows if row)  # type: ignore[attr-defined]
+    while part := list(islice(filled, ROWS_AT_ONCE)):
+        lines, cells = zip(*part, strict=True)
+        for line, row in part:
+            if len(row) != len(header):
+                raise InputError(f"each line must have {len(header)} cells as the first, got {len(row)} in line {line}")
+        yield list(lines), list(zip(*cells, strict=True))
+
+
+def _numbers(column: str, text: Iterable[str], lines: list[int]) -> Vector:
+    try:
+        return np.array(text, dtype=np.float64)
+    except ValueError:
+        for line, cell in zip(lines, text, strict=True):
+            try:
+                float(cell)
+            except ValueError:
+                shown = repr(cell) if cell.strip() else "an empty cell"
+                raise InputError(f"{column} must be a number, got {shown} in line {line}") from None
+        raise
+
+
+def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: float | None) -> Fleet:
+    names = columns.pop("name", None)
+    if "samples" in columns:
+        samples = columns.pop("samples")
+        _check_column("samples", samples, names, "leave out clients that hold no data")
+        columns["data_share"] = samples / samples.sum()
+    if "uplink_mbps" in columns:
+        rate = columns.pop("uplink_mbps")
+        if model_megabytes is None:
+            raise InputError("uplink_mbps must come with the size of one upload, got none; give --model-size in megabytes")
+        _check_column("uplink_mbps", rate, names, "leave out clients without a link")
+        # A client alone on the link has all of f_tot, and t_i is its time with one unit.
+        columns["upload_time"] = 8 * check_positive("model_size", model_megabytes) / rate * total_bandwidth
+    if "gradient_bound" not in columns:
+        columns["gradient_bound"] = 1.0
+        message = "no column gradient_bound: 1 assumed for each client, so importance is the data share alone"
+        warnings.warn(message, FleetNotice, stacklevel=3)
+    return Fleet(**columns, total_bandwidth=total_bandwidth, names=names)
+
+
+def _check_column(column: str, values: Vector, names: Any, remedy: str) -> None:  # noqa: ANN401
+    bad = first_violation(values, allow_zero=False)
+    if bad is not None:
+        client = bad if names is None else str(names[bad])
+        raise InputError(f"{column} must be positive and finite, got {values[bad]:g} for client {client!r}; {remedy}")

@@ -1,0 +1,142 @@
+"""The exact optimum of P3: who to draw how often, and jointly how many.
+
+P3 asks for the q that minimises (Σ q c)(Σ a²/q + C), with a = p G and C = K β/α. Its only stationary point, and so its
+global optimum, is q_i = a_i/√(ρ c_i - C) with the one ρ for which Σ q = 1 (docs/theory.md has the proof).
+"""
+
+import heapq
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtempo.checks import InputError, Vector, check_count, check_fraction, check_nonnegative
+from fedtempo.fleet import Fleet
+from fedtempo.theory.round_time import round_cost
+from fedtempo.theory.roots import root
+
+ELEMENTS_AT_ONCE = 16_384  # of each temporary array: they stay in the cache however large the fleet is
+
+
+class CohortPlan(NamedTuple):
+    """A cohort size and the sampling probabilities that belong to it."""
+
+    cohort_size: int  # K
+    sampling_prob: Vector  # q
+
+
+def optimal_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: float, floor: float = 0.0) -> Vector:
+    """Return the q that minimises P3, the total time to a given loss.
+
+    A floor ε > 0 mixes in the data shares, q ← (1-ε) q + ε p, which keeps every aggregation weight p/(K q) at or below
+    1/(K ε). Only ε = 0 is exactly optimal.
+    """
+    share = check_fraction("floor", floor)
+    size, ratio = check_count("cohort_size", cohort_size), check_nonnegative("beta_over_alpha", beta_over_alpha)
+    q = _minimise(fleet.importance, round_cost(fleet, cohort_size=size), size * ratio)
+    if share > 0:
+        q *= 1 - share
+        q += share * fleet.data_share
+    return q
+
+
+def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None = None) -> CohortPlan:
+    """Return the cohort size K and the q that together minimise P3, K at most ``max_cohort``.
+
+    The best total time is not unimodal in K, so descent could end in the wrong valley. But for all K from K₁ to K₂ it is
+    at least the optimum of P3 with c = t/f_tot + τ/K₂ and C = K₁ β/α, and equal to it if K₁ = K₂: intervals are split, the
+    most promising first, until the best one is a single K. That proves it best. For β = 0 a larger cohort never takes
+    longer, so there is no best one and ``max_cohort`` must be given.
+    """
+    ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
+    if max_cohort is None and ratio == 0:
+        raise InputError("max_cohort must be given for beta_over_alpha 0, since a larger cohort is then never slower")
+    largest = math.inf if max_cohort is None else check_count("max_cohort", max_cohort)
+    importance = fleet.importance
+    upload, private = fleet.upload_time / fleet.total_bandwidth, fleet.private_time
+
+    def least_time(first: int, last: float) -> float:
+        cost, constant = upload + private / last, first * ratio
+        return _objective(_minimise(importance.copy(), cost, constant), importance, cost, constant)
+
+    # Entries compare by time, then by the smaller cohort; the first ones double in width and the last is open.
+    intervals = [(least_time(1, largest), 1, largest)]
+    while True:
+        _, first, last = heapq.heappop(intervals)
+        if first == last:
+            return CohortPlan(first, _minimise(importance, round_cost(fleet, cohort_size=first), first * ratio))
+        middle = 2 * first - 1 if math.isinf(last) else (first + int(last)) // 2
+        for low, high in ((first, middle), (middle + 1, last)):
+            heapq.heappush(intervals, (least_time(low, high), low, high))
+
+
+def best_times(fleet: Fleet, cohort_sizes: list[int], *, beta_over_alpha: float) -> Vector:
+    """Return the least value of P3 for each of some cohort sizes."""
+    ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
+    values = []
+    for size in cohort_sizes:
+        cost = round_cost(fleet, cohort_size=size) / size
+        q = _minimise(fleet.importance, cost, size * ratio)
+        values.append(_objective(q, fleet.importance, cost, size * ratio))
+    return np.array(values)
+
+
+def _objective(q: Vector, importance: Vector, cost: Vector, constant: float) -> float:
+    return float(q @ cost) * (float((importance * importance / q).sum()) + constant)
+
+
+def _minimise(importance: Vector, cost: Vector, constant: float) -> Vector:
+    """Return q; it takes the place of ``importance``, and ``cost`` is overwritten too.
+
+    With e_i = c_i/c_min - 1, a scaled to sum 1 (and C with it) and x = ρ c_min - C > 0,
+    ρ c_i - C = x + (x + C) e_i: no cancellation, also where the fastest client has a tiny a_i.
+    """
+    scale = float(importance.sum())
+    importance /= scale
+    constant /= scale * scale
+    if not (scale > 0 and math.isfinite(constant)):
+        raise InputError("beta_over_alpha must be comparable with the squared gradient bounds, got a ratio beyond 1e300")
+    fastest = float(cost.min())
+    cost -= fastest
+    cost /= fastest
+    extra = cost
+    parts = [slice(start, start + ELEMENTS_AT_ONCE) for start in range(0, extra.size, ELEMENTS_AT_ONCE)]
+    under, chance = np.empty(min(extra.size, ELEMENTS_AT_ONCE)), np.empty(min(extra.size, ELEMENTS_AT_ONCE))
+
+    def probabilities(part: slice, x: float) -> tuple[Vector, Vector]:
+        e = extra[part]
+        y, q = under[: e.size], chance[: e.size]
+        np.multiply(e, x + constant, out=y)
+        y += x
+        np.sqrt(y, out=q)
+        np.divide(importance[part], q, out=q)
+        return y, q
+
+    def total(x: float) -> tuple[float, float]:
+        chances, over_y = 0.0, 0.0
+        for part in parts:
+            y, q = probabilities(part, x)
+            chances += float(q.sum())
+            np.divide(q, y, out=q)
+            over_y += float(q.sum())
+        return chances, x * (chances + constant * over_y) / (2 * (x + constant) * chances)
+
+    x = root(total, *_bracket(importance, extra, constant, parts), power=0.5)
+    for part in parts:
+        importance[part] = probabilities(part, x)[1]
+    importance /= importance.sum()
+    return importance
+
+
+def _bracket(importance: Vector, extra: Vector, constant: float, parts: list[slice]) -> tuple[float, float]:
+    """Bounds of x: below, the fastest clients alone and Jensen's inequality; above, the closed form for C = 0."""
+    fastest, mean_extra, closed_form = 0.0, 0.0, 0.0
+    for part in parts:
+        a, e = importance[part], extra[part]
+        fastest += float(a[e == 0].sum())
+        mean_extra += float(a @ e)
+        closed_form += float((a / np.sqrt(1 + e)).sum())
+    high = closed_form * closed_form
+    if constant == 0:
+        return high, high
+    return max(fastest * fastest, (1 - constant * mean_extra) / (1 + mean_extra)), high

@@ -1,0 +1,88 @@
+"""Who is drawn, and with what weight: baseline distributions, draws with replacement, Lemma 1."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedtempo.checks import InputError, Integers, Vector, check_count, first_violation
+from fedtempo.fleet import Fleet
+
+SUM_TOLERANCE = 1e-6
+
+
+def uniform_sampling(fleet: Fleet) -> Vector:
+    """q_i = 1/N."""
+    return np.full(len(fleet), 1 / len(fleet))
+
+
+def weighted_sampling(fleet: Fleet) -> Vector:
+    """q_i = p_i."""
+    return fleet.data_share / fleet.data_share.sum()
+
+
+def statistical_sampling(fleet: Fleet) -> Vector:
+    """q_i ∝ p_i G_i: the least sampling variance, blind to time."""
+    importance = fleet.importance
+    importance /= importance.sum()
+    return importance
+
+
+def check_sampling_prob(sampling_prob: npt.ArrayLike, size: int | None = None) -> Vector:
+    """Return q as an array: positive, since a client that is never drawn biases the model, and summing to 1."""
+    q = np.asarray(sampling_prob, dtype=np.float64)
+    if q.ndim != 1 or q.size == 0 or (size is not None and q.size != size):
+        wanted = "client" if size is None else f"of the {size} clients"
+        raise InputError(f"sampling_prob must have one entry for each {wanted}, got shape {q.shape}")
+    bad = first_violation(q, allow_zero=False)
+    if bad is not None:
+        raise InputError(f"sampling_prob must be positive, got {q[bad]:g} for client number {bad}")
+    total = float(q.sum())
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise InputError(f"sampling_prob must sum to 1, got {total:.6g}; divide it by its sum")
+    return q
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DrawTable:
+    """q made ready for repeated draws: O(N) once, O(log N) for each draw."""
+
+    cumulative: Vector
+
+    @classmethod
+    def of(cls, sampling_prob: npt.ArrayLike) -> "DrawTable":
+        """Prepare draws from q."""
+        cumulative = np.cumsum(check_sampling_prob(sampling_prob))
+        cumulative /= cumulative[-1]
+        return cls(cumulative)
+
+
+def draw_cohort(
+    sampling_prob: npt.ArrayLike | DrawTable, cohort_size: int, rng: np.random.Generator, *, cohorts: int | None = None
+) -> Integers:
+    """Draw K clients with replacement from q: their numbers, a client drawn m times standing there m times.
+
+    Pass ``DrawTable.of(q)`` instead of q to draw often from the same q. With ``cohorts`` the result has one row for each.
+    """
+    table = sampling_prob if isinstance(sampling_prob, DrawTable) else DrawTable.of(sampling_prob)
+    size = check_count("cohort_size", cohort_size)
+    shape = size if cohorts is None else (check_count("cohorts", cohorts), size)
+    # The last entry is exactly 1 and a random number is below it, so the search never runs over the end.
+    return np.searchsorted(table.cumulative, rng.random(shape), side="right")
+
+
+def aggregation_weights(cohort: npt.ArrayLike, sampling_prob: npt.ArrayLike, data_share: npt.ArrayLike) -> Vector:
+    """p_j/(K q_j) for each draw j (Lemma 1): with these weights the expected update is that of full participation.
+
+    ``cohort`` is what ``draw_cohort`` returned, of shape (K,) or (cohorts, K); so is the result.
+    """
+    drawn = np.asarray(cohort)
+    if drawn.ndim == 0 or drawn.shape[-1] == 0:
+        raise InputError(f"a cohort must have at least one member, got shape {drawn.shape}")
+    q, p = np.asarray(sampling_prob, dtype=np.float64), np.asarray(data_share, dtype=np.float64)
+    if q.shape != p.shape:
+        raise InputError(f"sampling_prob and data_share must have the same length, got {q.size} and {p.size}")
+    chance = q[drawn]
+    if not np.all(chance > 0):
+        raise InputError("sampling_prob must be positive for each client in the cohort, got 0; it cannot have been drawn")
+    return np.asarray(p[drawn] / (drawn.shape[-1] * chance))
