@@ -18,6 +18,7 @@ class MissingDependencyError(InputError):
     """An optional package that the caller asked for is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        """Say which extra brings the package."""
         super().__init__(f"{purpose} needs {package}, which is not installed; run: pip install 'fedtempo[{extra}]'")
 
 

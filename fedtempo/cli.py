@@ -47,7 +47,9 @@ def plan(
     max_cohort: Annotated[int | None, typer.Option(help="The largest K to choose.")] = None,
     beta_over_alpha: Annotated[
         float | None,
-        typer.Option(help="β/α of the convergence bound: how much progress costs beside the sampling noise. [default: 0]"),
+        typer.Option(
+            help="β/α of the convergence bound: how much progress costs beside the sampling noise. [default: 0]"
+        ),
     ] = None,
     model_size: Annotated[
         float | None, typer.Option(metavar="MB", help="Megabytes of one upload, for a column uplink_mbps.")
@@ -63,7 +65,9 @@ def plan(
     ] = "physical",
     draws: Annotated[int, typer.Option(help="Cohorts drawn for each expected round time.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of those draws.")] = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write q and more of each client as CSV.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write q and more of each client as CSV.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the plan (.png, .pdf or .svg).")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole plan as JSON.")] = None,
 ) -> None:

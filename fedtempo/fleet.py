@@ -1,6 +1,5 @@
 """The fleet: N clients as checked arrays, one array for each quantity and no object for a client."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ SHARE_TOLERANCE = 1e-6
 
 REMEDY = {
     "data_share": "leave out clients that hold no data",
-    "gradient_bound": "a client with bound 0 would never be drawn, which biases the model: give it a small positive one",
+    "gradient_bound": "with bound 0 a client would never be drawn, which biases the model: give it a small one",
     "compute_time": "0 is allowed, if computing takes no time",
     "upload_time": "an upload takes some time, however short",
     "download_time": "0 is allowed, if the model is already there",
@@ -36,7 +35,7 @@ class Fleet:
     upload_time: Vector  # t_i, alone with one unit of bandwidth
     total_bandwidth: float = 1.0  # f_tot
     _: KW_ONLY
-    names: npt.NDArray[Any] | Sequence[str] | None = None
+    names: npt.NDArray[Any] | None = None  # distinct; None: clients are numbered from 0
     download_time: Vector | None = None  # seconds before computing can start
     bandwidth_cap: Vector | None = None  # the most bandwidth that a client's own link carries
 
@@ -74,7 +73,7 @@ class Fleet:
 
     @property
     def ready_time(self) -> Vector:
-        """Seconds from the start of a round until a client can upload: τ_i, after the download where that takes time."""
+        """Seconds from the start of a round until a client can upload: τ_i, after the download if that takes time."""
         return self.compute_time if self.download_time is None else self.download_time + self.compute_time
 
     @property
@@ -110,7 +109,9 @@ class Fleet:
 
 
 def _checked_names(names: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
-    array = np.asarray(names, dtype=np.dtypes.StringDType()).view()  # 16 bytes for a short name, however long others are
+    array = np.asarray(
+        names, dtype=np.dtypes.StringDType()
+    ).view()  # 16 bytes for a short name, however long others are
     if array.shape != (size,):
         raise InputError(f"names must have one entry for each of the {size} clients, got shape {array.shape}")
     distinct, first = np.unique(array, return_index=True)

@@ -72,7 +72,9 @@ def _read_columns(stream: IO[str]) -> dict[str, Any]:
     for lines, cells in _chunks(rows, header):
         for column in wanted:
             text = cells[header.index(column)]
-            chunks[column].append(np.array(text, np.dtypes.StringDType()) if column == "name" else _numbers(column, text, lines))
+            chunks[column].append(
+                np.array(text, np.dtypes.StringDType()) if column == "name" else _numbers(column, text, lines)
+            )
     if not any(chunks.values()):
         raise InputError("the file must have a line for each client, got column names only")
     return {column: np.concatenate(parts) for column, parts in chunks.items()}
@@ -84,7 +86,9 @@ def _check_header(header: list[str]) -> None:
         raise InputError(f"column names must be distinct, got {sorted(repeated)[0]!r} more than once")
     for column, instead in INSTEAD.items():
         if column in header and instead in header:
-            raise InputError(f"columns must not contradict each other, got both {column} and {instead}; keep one of them")
+            raise InputError(
+                f"columns must not contradict each other, got both {column} and {instead}; keep one of them"
+            )
     for column in ("data_share", "compute_time", "upload_time"):
         if column not in header and INSTEAD.get(column) not in header:
             choices = " or ".join(filter(None, (column, INSTEAD.get(column))))
@@ -136,7 +140,9 @@ def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: flo
     if "uplink_mbps" in columns:
         rate = columns.pop("uplink_mbps")
         if model_megabytes is None:
-            raise InputError("uplink_mbps must come with the size of one upload, got none; give --model-size in megabytes")
+            raise InputError(
+                "uplink_mbps must come with the size of one upload, got none; give --model-size in megabytes"
+            )
         _check_column("uplink_mbps", rate, names, "leave out clients without a link")
         # A client alone on the link has all of f_tot, and t_i is its time with one unit.
         columns["upload_time"] = 8 * check_positive("model_size", model_megabytes) / rate * total_bandwidth

@@ -37,7 +37,9 @@ def test_many_cohorts_at_once_agree_with_a_root_find_each(spread):
     allocation = allocate_bandwidth(tau, t, 2.0)
     for row in range(300):
         late, low = tau[row].max(), t[row][tau[row].argmax()] / 4
-        window = brentq(lambda x, row=row, late=late: np.sum(t[row] / (x + late - tau[row])) - 2.0, low, t[row].sum(), xtol=1e-300)
+        window = brentq(
+            lambda x, row=row, late=late: np.sum(t[row] / (x + late - tau[row])) - 2.0, low, t[row].sum(), xtol=1e-300
+        )
         assert allocation.round_time[row] == pytest.approx(late + window, rel=1e-12)
 
 
@@ -63,7 +65,8 @@ def test_shared_is_never_later_than_paper_nor_paper_than_equal(cohort):
     tau, t, cap, total = map(np.array, cohort)
     for own_link in (None, cap):
         shared, paper, equal = (
-            cohort_round_time(tau, t, float(total), link=link, bandwidth_cap=own_link) for link in ("shared", "paper", "equal")
+            cohort_round_time(tau, t, float(total), link=link, bandwidth_cap=own_link)
+            for link in ("shared", "paper", "equal")
         )
         assert shared <= paper * (1 + 1e-12)
         assert paper <= equal * (1 + 1e-12)

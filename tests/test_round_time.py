@@ -49,7 +49,7 @@ def test_closed_forms_equal_the_enumeration(small_fleet, size, duplicates):
     assert upper == pytest.approx(upload + chance @ tau.max(axis=1), rel=1e-13)
     surrogate = mean_round_time(small_fleet, Q, cohort_size=size, duplicates=duplicates)
     assert surrogate == pytest.approx(upload + Q @ small_fleet.compute_time, rel=1e-13)
-    assert lower <= surrogate <= upper
+    assert lower * (1 - 1e-14) <= surrogate <= upper * (1 + 1e-14)
 
 
 @pytest.mark.parametrize("capped", [False, True])
@@ -98,10 +98,10 @@ def test_drawn_cohorts_agree_with_the_enumeration(small_fleet, link, duplicates)
 
 def test_bounds_are_stable_for_huge_cohorts():
     rng = np.random.default_rng(7)
-    fleet = random_fleet(rng, 300, decades=8)
+    fleet = random_fleet(rng, 40, decades=8)
     q = optimal_sampling(fleet, cohort_size=10, beta_over_alpha=1.0)
     order = np.argsort(fleet.compute_time)
-    exact_q = [int(x * 2**80) for x in q[order]]  # whole numbers: powers and sums without any rounding
+    exact_q = [int(x * 2**64) for x in q[order]]  # whole numbers: powers and sums without any rounding
     total = sum(exact_q)
     for size in (1, 2, 100, 10_000):
         below, slowest, fastest = 0, 0.0, 0.0

@@ -55,9 +55,7 @@ def test_draws_follow_q():
 def test_the_same_stream_gives_the_same_cohort_and_another_stream_another():
     q = np.full(1000, 1e-3)
     table = DrawTable.of(q)
-    first, again, prepared = (
-        draw_cohort(source, 20, np.random.default_rng(7)) for source in (q, q, table)
-    )
+    first, again, prepared = (draw_cohort(source, 20, np.random.default_rng(7)) for source in (q, q, table))
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(first, prepared)
     assert np.any(first != draw_cohort(q, 20, np.random.default_rng(8)))

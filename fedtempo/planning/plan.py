@@ -10,7 +10,7 @@ from fedtempo.checks import InputError, Vector, check_nonnegative, check_positiv
 from fedtempo.fleet import Fleet
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.convergence import sampling_variance, total_time_objective
-from fedtempo.theory.optimum import best_times, optimal_cohort, optimal_sampling
+from fedtempo.theory.optimum import least_times, optimal_cohort, optimal_sampling
 from fedtempo.theory.round_time import (
     Duplicates,
     RoundTimeBounds,
@@ -152,7 +152,7 @@ def time_against_cohort(plan: Plan) -> tuple[list[int], Vector, int | None]:
     known = {plan.cohort_size, best or plan.cohort_size}
     grid = np.geomspace(1, settings.max_cohort or max(32, 4 * max(known)), 60).round().astype(int)
     sizes = sorted({*grid.tolist(), *known})
-    times = best_times(plan.fleet, sizes, beta_over_alpha=settings.beta_over_alpha)
+    times = least_times(plan.fleet, sizes, beta_over_alpha=settings.beta_over_alpha)
     return sizes, times / times[sizes.index(plan.cohort_size)], best
 
 
@@ -170,7 +170,9 @@ def _forecast(fleet: Fleet, settings: PlanSettings, size: int, policy: str, poli
     round_time = expected_round_time(
         fleet, q, cohort_size=size, rng=rng, draws=settings.draws, link=settings.link, duplicates=settings.duplicates
     )
-    rounds = None if settings.rounds_weighted is None else settings.rounds_weighted * needed(policy) / needed("weighted")
+    rounds = (
+        None if settings.rounds_weighted is None else settings.rounds_weighted * needed(policy) / needed("weighted")
+    )
     return Forecast(
         policy=policy,
         round_time=round_time,

@@ -21,9 +21,9 @@ def check_plotting() -> None:
 def draw_plan(plan: Plan, stream: IO[bytes], file_format: str = "png") -> None:
     """Draw q against c_i and against p_i G_i, and the total time against K."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(13, 4.2), layout="constrained", dpi=150)
-    figure.get_layout_engine().set(wspace=0.06)
+    figure = Figure(figsize=(13, 4.2), layout=ConstrainedLayoutEngine(wspace=0.06), dpi=150)
     by_cost, by_importance, by_cohort = figure.subplots(1, 3)
     columns, importance = plan.columns(), plan.fleet.importance
     shown = np.arange(len(plan.fleet))

@@ -16,8 +16,8 @@ def plan_tables(plan: Plan) -> Iterator[RenderableType]:
     """Yield what a person wants to read: the policies, the clients, the sensitivity."""
     yield _policies(plan)
     yield Text(
-        "round: mean seconds of a round over drawn cohorts, with the bounds of Theorem 2; time: the total time that the\n"
-        "plan minimises (rounds × surrogate round time), relative to it; weight: the largest p/(K q) of one draw.",
+        "round: mean seconds of a round over drawn cohorts, with the bounds of Theorem 2; time ×: the total time that\n"
+        "the plan minimises (rounds × surrogate round time), relative to it; weight: the largest p/(K q) of one draw.",
         style="dim",
     )
     yield _clients(plan)
@@ -57,7 +57,7 @@ def _clients(plan: Plan) -> Table:
     shown = np.argsort(-q, kind="stable")[:MOST_CLIENTS]
     title = "Draws of each client"
     if len(fleet) > MOST_CLIENTS:
-        title = f"The {MOST_CLIENTS} clients drawn most of {len(fleet):,}, with {q[shown].sum():.0%} of the draws; -o writes all"
+        title = f"The {MOST_CLIENTS} clients drawn most, with {q[shown].sum():.0%} of the draws; -o writes all of them"
     table = _table(title, "client", "data share", "G", "compute s", "upload s", "cost s", "draw prob. q", "weight")
     columns = plan.columns()
     for i in shown.tolist():
@@ -77,7 +77,11 @@ def _clients(plan: Plan) -> Table:
 def _sensitivity(plan: Plan) -> Table:
     optimised = plan.settings.cohort_size is None
     table = _table(
-        "If β/α is in truth another", "true β/α", "this plan takes", "draws that would move", *(["best K"] if optimised else [])
+        "If β/α is in truth another",
+        "true β/α",
+        "this plan takes",
+        "draws that would move",
+        *(["best K"] if optimised else []),
     )
     for case in plan.sensitivities:
         cells = [f"{case.excess_time:+.1%}", f"{case.moved:.1%}"]

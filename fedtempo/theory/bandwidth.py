@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Vector, check_choice, check_positive, first_violation
-from fedtempo.theory.roots import roots
+from fedtempo.theory.roots import reciprocal_roots
 
 LinkMode = Literal["paper", "equal", "shared"]
 LINK_MODES: tuple[LinkMode, ...] = get_args(LinkMode)
@@ -60,8 +60,8 @@ def cohort_round_time(
     - ``paper``: constant shares, chosen so that all finish together.
     - ``equal``: the constant share f_tot/K for each.
     - ``shared``: a link that is never idle while a member is ready. Any such order of service ends at
-      max_k (τ_k + Σ_{τ_j ≥ τ_k} t_j/f_tot). With caps it is the best order, which serves first whoever still has longest
-      to send: max over θ in {τ_k} of θ + Σ_j (t_j - cap_j (θ - τ_j)⁺)⁺/f_tot, and at least max(τ_j + t_j/cap_j).
+      max_k (τ_k + Σ_{τ_j ≥ τ_k} t_j/f_tot). With caps it is the best order, which serves first whoever has longest to
+      send: max over θ in {τ_k} of θ + Σ_j (t_j - cap_j (θ - τ_j)⁺)⁺/f_tot, and at least max(τ_j + t_j/cap_j).
 
     For each cohort ``shared`` ≤ ``paper`` ≤ ``equal``.
     """
@@ -74,7 +74,7 @@ def cohort_round_time(
     return round_time if shape[:-1] else float(round_time)
 
 
-# The functions below work on one block of cohorts, with axis 0 over the members and axis 1 over cohorts, so that sums over
+# The functions below work on one block of cohorts, axis 0 over the members and axis 1 over cohorts, so that sums over
 # members run along contiguous memory. An upload time of 0 marks a member that has nothing to send: the second and later
 # draws of one client, where duplicates are counted once.
 
@@ -93,12 +93,13 @@ def _windows(tau: Vector, t: Vector, total: float, cap: Vector | None) -> tuple[
 
     def demand(x: Vector) -> tuple[Vector, Vector]:
         np.add(head_start, x, out=window)
-        np.divide(t, window, out=rate)
+        np.divide(1.0, window, out=window)  # the one division; the rest is products
+        np.multiply(t, window, out=rate)
         wanted = rate.sum(axis=0)
-        np.divide(rate, window, out=rate)
+        np.multiply(rate, window, out=rate)
         return wanted / total, x * rate.sum(axis=0) / wanted
 
-    x = roots(demand, low, alone, power=1.0)
+    x = reciprocal_roots(demand, low, alone)
     if cap is not None:
         x = np.maximum(x, (t / cap - head_start).max(axis=0))
     np.add(head_start, x, out=window)
@@ -159,9 +160,7 @@ def _prepare(
     return shape, total, _blocks(flat["compute_time"], flat["upload_time"], flat.get("bandwidth_cap"))
 
 
-def _blocks(
-    tau: Vector, t: Vector, cap: Vector | None
-) -> Iterator[tuple[slice, Vector, Vector, Vector | None]]:
+def _blocks(tau: Vector, t: Vector, cap: Vector | None) -> Iterator[tuple[slice, Vector, Vector, Vector | None]]:
     at_once = max(1, ELEMENTS_AT_ONCE // t.shape[1])
     for start in range(0, t.shape[0], at_once):
         rows = slice(start, start + at_once)

@@ -31,7 +31,9 @@ class LearningProblem:
         check_nonnegative("heterogeneity", self.heterogeneity)
         check_nonnegative("initial_distance", self.initial_distance)
         if self.smoothness < self.strong_convexity:
-            raise InputError(f"smoothness must be at least strong_convexity {self.strong_convexity}, got {self.smoothness}")
+            raise InputError(
+                f"smoothness must be at least strong_convexity {self.strong_convexity}, got {self.smoothness}"
+            )
         if not np.all(np.asarray(self.gradient_noise) >= 0):
             raise InputError("gradient_noise must be zero or positive for each client, got a negative number or NaN")
 
@@ -41,7 +43,7 @@ class LearningProblem:
         return max(8 * self.smoothness / self.strong_convexity, float(self.local_steps))
 
     def step_size(self, step: int) -> float:
-        """η = 2/(μ (γ + step)), where ``step`` counts local steps over all rounds: the schedule the theorem holds for."""
+        """η = 2/(μ (γ + step)), ``step`` counting local steps over all rounds: the schedule the theorem holds for."""
         return 2 / (self.strong_convexity * (self.step_offset + step))
 
     @property
@@ -80,7 +82,9 @@ def rounds_to_gap(
     fleet: Fleet, sampling_prob: npt.ArrayLike, *, cohort_size: int, gap: float, problem: LearningProblem
 ) -> int:
     """Return the fewest rounds R after which Theorem 1 promises E F(w_R) - F* ≤ gap."""
-    return max(1, math.ceil(_bound_of_one_round(fleet, sampling_prob, cohort_size, problem) / check_positive("gap", gap)))
+    return max(
+        1, math.ceil(_bound_of_one_round(fleet, sampling_prob, cohort_size, problem) / check_positive("gap", gap))
+    )
 
 
 def total_time_objective(

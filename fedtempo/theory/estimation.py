@@ -22,14 +22,16 @@ def estimate_gradient_bounds(
 ) -> GradientBoundEstimate:
     """Return for each client the largest gradient norm that it reported in the pilots.
 
-    Entry k of ``gradient_norms`` came from client ``clients[k]``. A client that was never drawn, or reported only zeros,
-    takes the median of the others: with G = 0 it would never be drawn, and the model would be biased.
+    Entry k of ``gradient_norms`` came from client ``clients[k]``. A client never drawn, or with zeros only, takes
+    the median of the others: with G = 0 it would never be drawn, and the model would be biased.
     """
     who, norms = np.asarray(clients, dtype=np.int64), np.asarray(gradient_norms, dtype=np.float64)
     size = check_count("num_clients", num_clients)
     if who.shape != norms.shape or who.ndim != 1:
-        raise InputError(f"gradient_norms must have one entry for each of clients, got shapes {norms.shape} and {who.shape}")
-    if who.size and not (0 <= who.min() and who.max() < size):
+        raise InputError(
+            f"gradient_norms must have one entry for each of clients, got shapes {norms.shape} and {who.shape}"
+        )
+    if who.size and not (who.min() >= 0 and who.max() < size):
         raise InputError(f"clients must be numbers from 0 to {size - 1}, got {who.min()} to {who.max()}")
     if not np.all((norms >= 0) & np.isfinite(norms)):
         raise InputError("gradient_norms must be zero or positive, and finite, got others; has the pilot diverged?")
@@ -62,7 +64,9 @@ class BetaOverAlphaEstimate:
         losses, inside = len(self.values), int(self.usable.sum())
         between = f"strictly between {self.lowest_ratio:.4g} and {self.highest_ratio:.4g}"
         if self.value is not None:
-            return f"β/α = {self.value:.4g}, the mean of {inside} of {losses} losses whose ratio of rounds lies {between}"
+            return (
+                f"β/α = {self.value:.4g}, the mean of {inside} of {losses} losses whose ratio of rounds lies {between}"
+            )
         seen = ", ".join(f"{ratio:.4g}" for ratio in self.ratios)
         return (
             f"β/α does not exist: no ratio of rounds lies {between}, got {seen}; "
@@ -76,8 +80,8 @@ def estimate_beta_over_alpha(
     """Solve R₁/R₂ = (N Σ p²G²/K + β/α)/(Σ p G²/K + β/α) for β/α, for each loss F_s, and average (eqs. 34-35).
 
     The right side runs from N Σ p²G²/Σ p G² at β/α = 0 to 1 at infinity, so a measured ratio outside that range fits no
-    positive β/α. Such losses are passed over and reported, never turned into a negative or infinite number. A pilot that
-    did not reach F_s has NaN or infinity as its rounds.
+    positive β/α. Such losses are passed over and reported, never turned into a negative or infinite number. A pilot
+    that did not reach F_s has NaN or infinity as its rounds.
     """
     uniform, weighted = (np.atleast_1d(np.asarray(r, dtype=np.float64)) for r in (rounds_uniform, rounds_weighted))
     if uniform.shape != weighted.shape or uniform.ndim != 1 or uniform.size == 0:

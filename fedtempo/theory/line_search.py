@@ -13,7 +13,7 @@ from fedtempo.theory.round_time import round_cost
 def line_search_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: float, num_values: int = 50) -> Vector:
     """Fix M = Σ q c, solve the convex P4 for q, and keep the best of ``num_values`` values of M (Algorithm 2).
 
-    P4 is compiled once with M as a parameter. The ends of [min c, max c] are left out: there all q but one side's are 0.
+    P4 is compiled once with M as a parameter. The ends of [min c, max c] are left out: there some q would be 0.
     Values of M for which the solver fails are passed over; if it fails for all, this raises ``ArithmeticError``.
     """
     try:

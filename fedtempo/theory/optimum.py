@@ -12,8 +12,8 @@ import numpy as np
 
 from fedtempo.checks import InputError, Vector, check_count, check_fraction, check_nonnegative
 from fedtempo.fleet import Fleet
-from fedtempo.theory.round_time import round_cost
 from fedtempo.theory.roots import root
+from fedtempo.theory.round_time import round_cost
 
 ELEMENTS_AT_ONCE = 16_384  # of each temporary array: they stay in the cache however large the fleet is
 
@@ -43,10 +43,10 @@ def optimal_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: float, 
 def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None = None) -> CohortPlan:
     """Return the cohort size K and the q that together minimise P3, K at most ``max_cohort``.
 
-    The best total time is not unimodal in K, so descent could end in the wrong valley. But for all K from K₁ to K₂ it is
-    at least the optimum of P3 with c = t/f_tot + τ/K₂ and C = K₁ β/α, and equal to it if K₁ = K₂: intervals are split, the
-    most promising first, until the best one is a single K. That proves it best. For β = 0 a larger cohort never takes
-    longer, so there is no best one and ``max_cohort`` must be given.
+    The best total time is not unimodal in K, so descent could end in the wrong valley. But for all K from K₁ to K₂ it
+    is at least the optimum of P3 with c = t/f_tot + τ/K₂ and C = K₁ β/α, and equal to it if K₁ = K₂: intervals are
+    split, the most promising first, until the best one is a single K. That proves it best. For β = 0 a larger cohort
+    never takes longer, so there is no best one and ``max_cohort`` must be given.
     """
     ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
     if max_cohort is None and ratio == 0:
@@ -56,8 +56,7 @@ def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None 
     upload, private = fleet.upload_time / fleet.total_bandwidth, fleet.private_time
 
     def least_time(first: int, last: float) -> float:
-        cost, constant = upload + private / last, first * ratio
-        return _objective(_minimise(importance.copy(), cost, constant), importance, cost, constant)
+        return _least_objective(importance, upload + private / last, first * ratio)
 
     # Entries compare by time, then by the smaller cohort; the first ones double in width and the last is open.
     intervals = [(least_time(1, largest), 1, largest)]
@@ -70,18 +69,15 @@ def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None 
             heapq.heappush(intervals, (least_time(low, high), low, high))
 
 
-def best_times(fleet: Fleet, cohort_sizes: list[int], *, beta_over_alpha: float) -> Vector:
-    """Return the least value of P3 for each of some cohort sizes."""
-    ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
-    values = []
-    for size in cohort_sizes:
-        cost = round_cost(fleet, cohort_size=size) / size
-        q = _minimise(fleet.importance, cost, size * ratio)
-        values.append(_objective(q, fleet.importance, cost, size * ratio))
-    return np.array(values)
+def least_times(fleet: Fleet, cohort_sizes: list[int], *, beta_over_alpha: float) -> Vector:
+    """Return the least value of P3 over q for each of some cohort sizes."""
+    ratio, importance = check_nonnegative("beta_over_alpha", beta_over_alpha), fleet.importance
+    costs = ((size, round_cost(fleet, cohort_size=size) / size) for size in cohort_sizes)
+    return np.array([_least_objective(importance, cost, size * ratio) for size, cost in costs])
 
 
-def _objective(q: Vector, importance: Vector, cost: Vector, constant: float) -> float:
+def _least_objective(importance: Vector, cost: Vector, constant: float) -> float:
+    q = _minimise(importance.copy(), cost.copy(), constant)
     return float(q @ cost) * (float((importance * importance / q).sum()) + constant)
 
 
@@ -95,7 +91,9 @@ def _minimise(importance: Vector, cost: Vector, constant: float) -> Vector:
     importance /= scale
     constant /= scale * scale
     if not (scale > 0 and math.isfinite(constant)):
-        raise InputError("beta_over_alpha must be comparable with the squared gradient bounds, got a ratio beyond 1e300")
+        raise InputError(
+            "beta_over_alpha must be comparable with the squared gradient bounds, got a ratio beyond 1e300"
+        )
     fastest = float(cost.min())
     cost -= fastest
     cost /= fastest

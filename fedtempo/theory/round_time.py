@@ -82,11 +82,9 @@ def expected_round_time(
     at_once = max(1, ELEMENTS_AT_ONCE // size)
     for start in range(0, cohorts, at_once):
         part = times[start : start + at_once]
-        members = draw_cohort(table, size, rng, cohorts=part.size).T
+        members = np.sort(draw_cohort(table, size, rng, cohorts=part.size).T, axis=0)
         t = fleet.upload_time[members]
         if duplicates == "physical":
-            members = np.sort(members, axis=0)
-            t = fleet.upload_time[members]
             t[1:][members[1:] == members[:-1]] = 0.0
         cap = None if fleet.bandwidth_cap is None else fleet.bandwidth_cap[members]
         part[:] = ROUND_TIME[link](ready_time[members], t, fleet.total_bandwidth, cap)
@@ -98,11 +96,14 @@ def _mean_upload_time(fleet: Fleet, q: Vector, cohort_size: int, duplicates: Dup
     """Return E[Σ t]/f_tot over the uploads of a round."""
     check_choice("duplicates", duplicates, DUPLICATES)
     size = check_count("cohort_size", cohort_size)
-    if duplicates == "paper":
-        uploads = size * q
-    else:
-        uploads = -np.expm1(size * np.log1p(-np.minimum(q, 1 - 1e-16)))
+    uploads = size * q if duplicates == "paper" else _chance_of_any(q, size)
     return float(uploads @ fleet.upload_time) / fleet.total_bandwidth
+
+
+def _chance_of_any(chance: Vector, trials: int) -> Vector:
+    """Return 1 - (1 - chance)^trials, without cancellation where the chance is tiny."""
+    with np.errstate(divide="ignore"):  # a chance of 1 is log 0, and then 1 - 0^K = 1
+        return np.asarray(-np.expm1(trials * np.log1p(-chance)))
 
 
 def _expected_extreme(time: Vector, q: Vector, cohort_size: int, *, slowest: bool) -> float:
@@ -114,9 +115,5 @@ def _expected_extreme(time: Vector, q: Vector, cohort_size: int, *, slowest: boo
     order = np.argsort(time)
     time, q = time[order], q[order]
     longer = np.minimum(np.cumsum(q[:0:-1])[::-1], 1.0)
-    if slowest:
-        with np.errstate(divide="ignore"):  # a chance of 1 is log 0, and then 1 - 0^K = 1
-            beyond = -np.expm1(cohort_size * np.log1p(-longer))
-    else:
-        beyond = longer**cohort_size
+    beyond = _chance_of_any(longer, cohort_size) if slowest else longer**cohort_size
     return float(time[0] + np.diff(time) @ beyond)

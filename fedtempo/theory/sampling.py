@@ -18,7 +18,7 @@ def uniform_sampling(fleet: Fleet) -> Vector:
 
 def weighted_sampling(fleet: Fleet) -> Vector:
     """q_i = p_i."""
-    return fleet.data_share / fleet.data_share.sum()
+    return np.asarray(fleet.data_share / fleet.data_share.sum())
 
 
 def statistical_sampling(fleet: Fleet) -> Vector:
@@ -62,7 +62,7 @@ def draw_cohort(
 ) -> Integers:
     """Draw K clients with replacement from q: their numbers, a client drawn m times standing there m times.
 
-    Pass ``DrawTable.of(q)`` instead of q to draw often from the same q. With ``cohorts`` the result has one row for each.
+    Pass ``DrawTable.of(q)`` instead of q to draw often from the same q. With ``cohorts`` the result has a row for each.
     """
     table = sampling_prob if isinstance(sampling_prob, DrawTable) else DrawTable.of(sampling_prob)
     size = check_count("cohort_size", cohort_size)
@@ -84,5 +84,7 @@ def aggregation_weights(cohort: npt.ArrayLike, sampling_prob: npt.ArrayLike, dat
         raise InputError(f"sampling_prob and data_share must have the same length, got {q.size} and {p.size}")
     chance = q[drawn]
     if not np.all(chance > 0):
-        raise InputError("sampling_prob must be positive for each client in the cohort, got 0; it cannot have been drawn")
+        raise InputError(
+            "sampling_prob must be positive for each client in the cohort, got 0; it cannot have been drawn"
+        )
     return np.asarray(p[drawn] / (drawn.shape[-1] * chance))

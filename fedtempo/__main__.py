@@ -1,0 +1,5 @@
+"""`python -m fedtempo`: the same as the command `fedtempo`."""
+
+from fedtempo.cli import main
+
+main()

@@ -1,0 +1,66 @@
+"""What the documentation shows, runs."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedtempo.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(kind: str) -> list:
+    """Return each fenced block of a kind, named after its page."""
+    found = []
+    for page in PAGES:
+        for number, text in enumerate(
+            re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+        ):
+            found.append(pytest.param(text, id=f"{page.name}-{number}"))
+    return found
+
+
+def commands() -> list:
+    """Return each `fedtempo` command of the blocks without a language."""
+    found = []
+    for block in blocks(""):
+        for line in block.values[0].replace("\\\n", " ").splitlines():
+            if line.startswith("fedtempo "):
+                found.append(pytest.param(line, id=f"{block.id}-{line[:30]}"))
+    return found
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_blocks_run(code):
+    exec(compile(code, "block", "exec"), {})
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_run(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    with pytest.raises(SystemExit) as ended:
+        main(shlex.split(command)[1:])
+    assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+def test_the_table_in_the_readme_is_what_the_demo_prints(capsys):
+    command = re.search(
+        r"\$\(BIN\)/fedtempo (plan .*?) -o ", (ROOT / "Makefile").read_text().replace("\\\n", " "), re.DOTALL
+    )
+    with pytest.raises(SystemExit):
+        main([word.replace("examples/", f"{ROOT}/examples/") for word in shlex.split(command[1])])
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    shown = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("│")]
+    assert shown
+    assert [line for line in printed if line in shown] == shown

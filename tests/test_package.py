@@ -1,0 +1,28 @@
+"""The package as a whole: what importing it costs, and what it offers."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import fedtempo
+
+
+def test_importing_the_package_needs_arrays_only():
+    code = (
+        "import sys, fedtempo\n"
+        "heavy = {'cvxpy', 'flwr', 'matplotlib', 'numba', 'pandas', 'rich', 'scipy', 'torch', 'typer'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or None)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_every_public_name_is_there_and_says_what_it_is():
+    for name in fedtempo.__all__:
+        assert getattr(fedtempo, name).__doc__, name
+
+
+def test_the_version_is_the_one_installed():
+    command = [sys.executable, "-m", "fedtempo", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == fedtempo.__version__ == version("fedtempo")
