@@ -1,7 +1,5 @@
 """fedtempo: who trains, how often and with what bandwidth, so that federated learning ends soonest."""
 
-from importlib.metadata import version
-
 from fedtempo.checks import InputError
 from fedtempo.fleet import Fleet
 from fedtempo.fleet_csv import FleetNotice, read_fleet, write_fleet
@@ -24,6 +22,7 @@ from fedtempo.theory.optimum import CohortPlan, optimal_cohort, optimal_sampling
 from fedtempo.theory.round_time import (
     RoundTimeBounds,
     RoundTimeEstimate,
+    distinct_clients,
     expected_round_time,
     mean_round_time,
     round_cost,
@@ -38,7 +37,7 @@ from fedtempo.theory.sampling import (
     weighted_sampling,
 )
 
-__version__ = version("fedtempo")
+__version__ = "0.1.0"
 
 __all__ = [
     "Allocation",
@@ -56,6 +55,7 @@ __all__ = [
     "allocate_bandwidth",
     "cohort_round_time",
     "convergence_bound",
+    "distinct_clients",
     "draw_cohort",
     "estimate_beta_over_alpha",
     "estimate_gradient_bounds",

@@ -25,29 +25,54 @@ class MissingDependencyError(InputError):
 def check_count(name: str, value: int) -> int:
     """Return a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, got {value}")
+        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
     return int(value)
 
 
 def check_positive(name: str, value: float) -> float:
     """Return a finite number above 0."""
-    if not (value > 0 and math.isfinite(value)):
-        raise InputError(f"{name} must be positive and finite, got {value}")
+    if not (_is_finite(value) and value > 0):
+        raise InputError(f"{name} must be positive and finite, got {value!r}")
     return float(value)
 
 
 def check_nonnegative(name: str, value: float) -> float:
     """Return a finite number of at least 0."""
-    if not (value >= 0 and math.isfinite(value)):
-        raise InputError(f"{name} must be zero or positive, and finite, got {value}")
+    if not (_is_finite(value) and value >= 0):
+        raise InputError(f"{name} must be zero or positive, and finite, got {value!r}")
     return float(value)
 
 
 def check_fraction(name: str, value: float) -> float:
     """Return a number from 0 to 1."""
-    if not 0 <= value <= 1:
-        raise InputError(f"{name} must lie between 0 and 1, got {value}")
+    if not (_is_finite(value) and 0 <= value <= 1):
+        raise InputError(f"{name} must lie between 0 and 1, got {value!r}")
     return float(value)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def as_numbers(name: str, values: npt.ArrayLike) -> Vector:
+    """Return an array of numbers, of any shape."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or values is None:
+        raise InputError(f"{name} must hold numbers, got {str(values)[:60]}")
+    return array
+
+
+def as_integers(name: str, values: npt.ArrayLike) -> Integers:
+    """Return an array of whole numbers, such as the numbers of clients."""
+    array = np.asarray(values)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{name} must hold whole numbers, got {array.dtype}")
+    return array.astype(np.int64, copy=False)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -1,21 +1,22 @@
 """The command line: parse, call one function, print."""
 
 import json
+import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 
+from fedtempo import __version__
 from fedtempo.checks import InputError, check_choice
-from fedtempo.files import whole_file
-from fedtempo.fleet_csv import FleetNotice, read_fleet, write_fleet
+from fedtempo.files import whole_file, whole_files
+from fedtempo.fleet_csv import FleetNotice, dump_fleet, read_fleet, write_fleet
 from fedtempo.planning.plan import PlanSettings, plan_fleet
 from fedtempo.planning.plot import check_plotting, draw_plan
 from fedtempo.planning.tables import plan_tables
@@ -23,20 +24,26 @@ from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Who trains, how often and with what bandwidth, so that federated learning ends soonest.",
-)  # fmt: skip
+)
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+PIPED_WIDTH = 120
 
 
 @app.callback(invoke_without_command=True)
-def common(show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False) -> None:
+def common(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
     """Take the options that belong to no command."""
     if show_version:
-        print(version("fedtempo"))
-        raise typer.Exit
+        print(__version__)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()
@@ -48,7 +55,7 @@ def plan(
     beta_over_alpha: Annotated[
         float | None,
         typer.Option(
-            help="β/α of the convergence bound: how much progress costs beside the sampling noise. [default: 0]"
+            help="β/α of the convergence bound: how much progress costs beside the sampling noise; 0 if left out."
         ),
     ] = None,
     model_size: Annotated[
@@ -59,11 +66,14 @@ def plan(
     rounds_weighted: Annotated[
         float | None, typer.Option(help="Rounds that weighted sampling is known to need: predicts rounds and hours.")
     ] = None,
+    weighted_cohort: Annotated[int | None, typer.Option(help="K of that known run, if it is not the plan's.")] = None,
     link: Annotated[LinkMode, typer.Option(help="How uploads share the link.")] = "paper",
     duplicates: Annotated[
-        Duplicates, typer.Option(help="Count a client drawn twice in the round time once (physical) or twice (paper).")
-    ] = "physical",
-    draws: Annotated[int, typer.Option(help="Cohorts drawn for each expected round time.")] = 10_000,
+        Duplicates, typer.Option(help="Count a client drawn twice as two uploads (paper) or one (physical).")
+    ] = "paper",
+    draws: Annotated[
+        int | None, typer.Option(help="Cohorts drawn for each mean round time; at most 10,000 if left out.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of those draws.")] = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write q and more of each client as CSV.")
@@ -72,53 +82,178 @@ def plan(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole plan as JSON.")] = None,
 ) -> None:
     """Plan a fleet: which clients to draw how often, how many a round, and how long training takes."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
     if (cohort_size is None) != optimise_cohort:
         raise InputError("the cohort size must be given once: either --cohort-size K or --optimise-cohort")
-    settings = PlanSettings(
-        cohort_size=cohort_size, max_cohort=max_cohort, beta_over_alpha=beta_over_alpha or 0.0, floor=floor,
-        link=link, duplicates=duplicates, rounds_weighted=rounds_weighted, draws=draws, seed=seed,
-    )  # fmt: skip
-    picture_format = None if plot is None else _picture_format(plot)
-    with _notices():
-        fleet = read_fleet(fleet_csv, total_bandwidth=total_bandwidth, model_megabytes=model_size)
+    picture_format = _picture_format(plot) if plot else ""
+    _check_outputs(fleet_csv, output, plot, json_file)
+    with _options_named():
+        settings = PlanSettings(
+            cohort_size=cohort_size,
+            max_cohort=max_cohort,
+            beta_over_alpha=beta_over_alpha or 0.0,
+            floor=floor,
+            link=link,
+            duplicates=duplicates,
+            rounds_weighted=rounds_weighted,
+            weighted_cohort=weighted_cohort,
+            draws=draws,
+            seed=seed,
+        )
+        with _notices():
+            fleet = read_fleet(fleet_csv, total_bandwidth=total_bandwidth, model_megabytes=model_size)
+        result = plan_fleet(fleet, settings)
     if beta_over_alpha is None:
         _note("no --beta-over-alpha: 0 assumed, which plans for sampling noise alone")
-    result = plan_fleet(fleet, settings)
-    # All files are written before the first takes its place.
-    with ExitStack() as files:
+    for note in result.notes():
+        _note(note)
+    wanted = [(path, mode) for path, mode in ((output, "w"), (json_file, "w"), (plot, "wb")) if path is not None]
+    with whole_files(*wanted) as opened:
+        streams = iter(opened)
         if output is not None:
-            write_fleet(files.enter_context(whole_file(output)), fleet, result.columns())
+            dump_fleet(next(streams), fleet, result.columns())
         if json_file is not None:
-            json.dump(result.as_json(), files.enter_context(whole_file(json_file)), indent=1, allow_nan=False)
-        if plot is not None and picture_format is not None:
-            draw_plan(result, files.enter_context(whole_file(plot, "wb")), picture_format)
-    for table in plan_tables(result):
+            json.dump(result.as_json(), next(streams), indent=1, allow_nan=False)
+        if plot is not None:
+            draw_plan(result, next(streams), picture_format)
+    console = _console()
+    for table in plan_tables(result, console):
         console.print(table)
-    for path in (output, json_file, plot):
-        if path is not None:
-            print(f"wrote {path}")
+    for path, _ in wanted:
+        print(f"wrote {path}")
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")],
+    policy: Annotated[str, typer.Option(help="Who trains; fedtempo policies lists them.")],
+    seed: Annotated[int, typer.Option(help="Of cohorts, batches and the initial model.")] = 0,
+    preset: Annotated[str, typer.Option(help="Which settings of the file.")] = "paper",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Folder of the records. [default: runs/CONFIG/PRESET/POLICY/seedS]"),
+    ] = None,
+    target_loss: Annotated[float | None, typer.Option(help="End at this loss instead of the file's targets.")] = None,
+    max_rounds: Annotated[
+        int | None, typer.Option(help="End after so many rounds instead of the file's limit.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the target is not reached.")] = False,
+) -> None:
+    """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
+    from fedtempo.experiments import runner
+    from fedtempo.experiments.config import read_experiment
+
+    over: dict[str, Any] = {}
+    if target_loss is not None:
+        over["target_loss"] = target_loss
+    if max_rounds is not None:
+        over["max_rounds"] = max_rounds
+    experiment, table = read_experiment(config, preset, over={"stop": over} if over else {})
+    folder = output or Path("runs") / config.stem / preset / policy / f"seed{seed}"
+    from fedtempo.experiments.display import run_progress, summary_table
+
+    with run_progress(f"{experiment.name}, {policy}", experiment.stop) as progress:
+        summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=progress)
+    _console().print(summary_table(summary, experiment.stop))
+    print(f"wrote {folder}")
+    if strict and summary["end"] != "target":
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def policies() -> None:
+    """List the policies."""
+    from fedtempo.policies.registry import available_policies
+
+    for name, entry in available_policies().items():
+        print(f"{name:16} {entry.description}")
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("experiment.toml"),
+) -> None:
+    """Write a commented configuration to start from."""
+    from fedtempo.experiments.template import TEMPLATE
+
+    if path.exists():
+        raise InputError(f"{path} must not exist yet, got a file; choose another name")
+    with whole_file(path) as stream:
+        stream.write(TEMPLATE)
+    print(f"wrote {path}; run: fedtempo run {path} --policy weighted")
+
+
+@app.command()
+def estimate(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The fleet as CSV, for fedtempo plan.")],
+) -> None:
+    """Read times, gradient bounds and β/α back out of records."""
+    from fedtempo.experiments.readback import estimate_fleet
+    from fedtempo.experiments.records import find_runs
+
+    found = estimate_fleet(find_runs(runs))
+    write_fleet(output, found.fleet)
+    if found.unseen:
+        _note(f"{found.unseen} of {len(found.fleet)} clients never trained: they have the medians of the others")
+    print(found.beta_over_alpha or "β/α needs records of uniform and weighted sampling, or of the pilots of proposed")
+    print(f"wrote {output}")
+
+
+@app.command()
+def export(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .parquet or .csv file.")],
+) -> None:
+    """Write the rounds of some runs as one table."""
+    from fedtempo.experiments.readback import export_runs
+    from fedtempo.experiments.records import find_runs
+
+    rows = export_runs(find_runs(runs), output)
+    print(f"wrote {output}, {rows} rounds")
+
+
+@app.command()
+def fetch(dataset: Annotated[str, typer.Argument(help="mnist or emnist.")]) -> None:
+    """Download a data set into the cache."""
+    from fedtempo.data.sources import fetch as download
+
+    print(f"wrote {download(dataset, progress=True)}")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; bad input ends with one sentence and code 2, a failed run with code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without β shows ?, rather than a traceback
     try:
         code = app(arguments, standalone_mode=False) or 0
-    except InputError as error:
-        code = _fail(str(error), BAD_INPUT)
-    except click.ClickException as error:
-        code = _fail(error.format_message(), BAD_INPUT)
-    except click.Abort:
-        code = _fail("interrupted; nothing was written", INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has left: nothing to say, and nobody to say it to
-        code = FAILED
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        code = _fail(f"{where}{error.strerror}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
-    except ArithmeticError as error:
-        code = _fail(str(error), FAILED)
+    except Exception as error:
+        code = _explain(error)
+    if code == INTERRUPTED:
+        _fail("interrupted", code)
     sys.exit(code)
+
+
+def _explain(error: Exception) -> int:
+    """Turn an error that a user can mend into one sentence and a code; raise any other."""
+    if isinstance(error, InputError):
+        return _fail(str(error), BAD_INPUT)
+    if isinstance(error, typer.Abort):
+        return INTERRUPTED
+    if hasattr(error, "format_message"):  # an error of the command line itself, whichever click typer brings
+        return _fail(error.format_message(), BAD_INPUT)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
+    if isinstance(error, ArithmeticError):
+        return _fail(str(error), FAILED)
+    raise error
+
+
+def _console() -> Console:
+    """Return a console that takes text as it is: names are not markup."""
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=PIPED_WIDTH if piped else None, markup=False, emoji=False, highlight=False)
 
 
 def _picture_format(path: Path) -> str:
@@ -126,9 +261,41 @@ def _picture_format(path: Path) -> str:
     return check_choice("the ending of --plot", path.suffix.lower().removeprefix("."), ("png", "pdf", "svg"))
 
 
+def _check_outputs(source: Path, *outputs: Path | None) -> None:
+    """Refuse outputs that would overwrite the input or each other, or have no folder, before any work is done."""
+    wanted = [path for path in outputs if path is not None]
+    if len({os.path.realpath(path) for path in wanted}) < len(wanted):
+        raise InputError(f"output files must differ from each other, got {wanted[0]} more than once")
+    for path in wanted:
+        if path.is_file() and source.exists() and path.samefile(source):
+            raise InputError(f"{path} must not be the fleet's own file, got it as an output; choose another name")
+        if path.is_dir():
+            raise InputError(f"{path} must be a file, got a folder")
+        folder = Path(os.path.realpath(path)).parent
+        if not folder.is_dir():
+            raise InputError(f"{path} must lie in a folder that exists, got no such directory as {folder}")
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Let messages name options as the command line does: --cohort-size, not cohort_size."""
+    counts = ("cohort_size", "max_cohort", "weighted_cohort", "draws", "seed")
+    names = (*counts, "beta_over_alpha", "floor", "rounds_weighted", "model_size", "total_bandwidth")
+    try:
+        yield
+    except InputError as error:
+        pattern = rf"(?<![\w-])({'|'.join(names)}) must|for (beta_over_alpha) 0"
+        raise InputError(re.sub(pattern, _as_option, str(error))) from None
+
+
+def _as_option(match: re.Match[str]) -> str:
+    name = match[1] or match[2]
+    return match[0].replace(name, f"--{name.replace('_', '-')}")
+
+
 @contextmanager
 def _notices() -> Iterator[None]:
-    """Show what a reader assumed or passed over as notes, not as warnings."""
+    """Show what a reader assumed or passed over as notes, not as warnings, once the input is accepted."""
     with warnings.catch_warnings(record=True, action="always", category=FleetNotice) as caught:
         yield
     for notice in caught or ():
@@ -140,5 +307,5 @@ def _note(message: str) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"fedtempo: {message}", file=sys.stderr)
+    print(f"fedtempo: {' '.join(message.split())}", file=sys.stderr)
     return code

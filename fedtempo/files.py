@@ -1,38 +1,66 @@
 """Output files that appear whole or not at all."""
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from fedtempo.checks import InputError
+
+_numbers = itertools.count()
 
 
 @contextmanager
 def whole_file(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its place only when the block ends without an error.
+    """Open a file for writing that takes its place only when the block ends without an error."""
+    with whole_files((path, mode)) as (stream,):
+        yield stream
 
-    The content goes to a neighbour on the same file system, reaches the disk, and is then renamed over the target in
-    one step. An error, Ctrl-C, a crash or a full disk leaves the old file, or none. A target that is not a regular file
-    (a pipe, a terminal) is written to directly, since it cannot be replaced.
+
+@contextmanager
+def whole_files(*targets: tuple[Path | str, str]) -> Iterator[list[IO[Any]]]:
+    """Open files, given as (path, mode), that take their places together when the block ends without an error.
+
+    The content goes to neighbours on the same file systems and reaches the disk; only when all of it is there are the
+    neighbours renamed over the targets. An error, Ctrl-C, a crash or a full disk leaves the old files, or none. A
+    target that is not a regular file (a pipe, a terminal) is written to directly, since it cannot be replaced.
     """
-    target = Path(os.path.realpath(path))
-    encoding = None if "b" in mode else "utf-8"
-    newline = None if "b" in mode else ""
-    if target.exists() and not target.is_file():
-        with open(target, mode, encoding=encoding, newline=newline) as stream:
-            yield stream
-        return
-    neighbour = target.with_name(f".{target.name}.{os.getpid()}.part")
+    places = [Path(os.path.realpath(path)) for path, _ in targets]
+    if len(set(places)) < len(places):
+        raise InputError(f"output files must differ from each other, got {places[0]} more than once")
+    written: list[tuple[Path, Path]] = []
     try:
-        with open(neighbour, mode, encoding=encoding, newline=newline) as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        if target.exists():
-            shutil.copymode(target, neighbour)
-        os.replace(neighbour, target)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, "no such directory", str(target.parent)) from None
+        with ExitStack() as streams:
+            opened = []
+            for (path, mode), place in zip(targets, places, strict=True):
+                direct = place.exists() and not place.is_file()
+                neighbour = place if direct else place.with_name(f".fedtempo-{os.getpid()}-{next(_numbers)}.part")
+                opened.append(streams.enter_context(_open(neighbour, mode, path)))
+                if not direct:
+                    written.append((neighbour, place))
+            yield opened
+            for stream in opened:
+                stream.flush()
+                if os.path.isfile(stream.name):
+                    os.fsync(stream.fileno())
+        for neighbour, place in written:
+            if place.exists():
+                shutil.copymode(place, neighbour)
+        for neighbour, place in written:
+            os.replace(neighbour, place)
     finally:
-        neighbour.unlink(missing_ok=True)
+        for neighbour, _ in written:
+            neighbour.unlink(missing_ok=True)
+
+
+def _open(place: Path, mode: str, target: Path | str) -> IO[Any]:
+    """Open a file; an error names the target that the user gave."""
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    try:
+        return open(place, mode, **text)
+    except OSError as error:
+        reason = error.strerror if place.parent.is_dir() else f"no such directory as {place.parent}"
+        raise type(error)(error.errno, reason, str(target)) from None

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_positive, first_violation
+from fedtempo.checks import InputError, Vector, as_numbers, check_positive, first_violation
 
 SHARE_TOLERANCE = 1e-6
 
@@ -42,7 +42,7 @@ class Fleet:
     def __post_init__(self) -> None:
         """Check every rule at the door; the rest of the package relies on them."""
         size = np.size(self.data_share)
-        if np.ndim(self.data_share) != 1 or size == 0:
+        if np.ndim(as_numbers("data_share", self.data_share)) != 1 or size == 0:
             raise InputError(f"data_share must hold one number for each client, got shape {np.shape(self.data_share)}")
         self._keep("total_bandwidth", check_positive("total_bandwidth", self.total_bandwidth))
         self._keep("names", None if self.names is None else _checked_names(self.names, size))
@@ -52,7 +52,9 @@ class Fleet:
                 self._keep(field, self._checked(field, values, size))
         total = float(self.data_share.sum())
         if abs(total - 1) > SHARE_TOLERANCE:
-            raise InputError(f"data_share must sum to 1, got {total:.6g}; divide sample counts by their total")
+            percent = abs(total - 100) < 1
+            remedy = "divide percentages by 100" if percent else "divide sample counts by their total"
+            raise InputError(f"data_share must sum to 1, got {total:.6g}; {remedy}")
 
     def __len__(self) -> int:
         """Return N."""
@@ -92,10 +94,7 @@ class Fleet:
         object.__setattr__(self, field, value)
 
     def _checked(self, field: str, values: npt.ArrayLike, size: int) -> Vector:
-        try:
-            array = np.ascontiguousarray(values, dtype=np.float64).view()
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{field} must hold numbers, got {error}") from None
+        array = np.ascontiguousarray(as_numbers(field, values)).view()
         if np.ndim(values) == 0:
             array = np.full(size, float(array[0]))
         if array.shape != (size,):

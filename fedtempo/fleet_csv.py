@@ -11,12 +11,14 @@ from typing import IO, Any
 import numpy as np
 
 from fedtempo.checks import InputError, Vector, check_positive, first_violation
+from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 
 ROWS_AT_ONCE = 65_536
 NUMBERS = ("data_share", "gradient_bound", "compute_time", "upload_time", "download_time", "bandwidth_cap")
 INSTEAD = {"data_share": "samples", "upload_time": "uplink_mbps"}
 KNOWN = ("name", *NUMBERS, *INSTEAD.values())
+SEPARATORS = (",", ";", "\t")  # spreadsheets write one of these
 PLANNED = ("round_cost", "sampling_prob", "draws_per_round", "aggregation_weight")  # what `fedtempo plan -o` adds
 
 
@@ -49,8 +51,17 @@ def read_fleet(path: Path | str, *, total_bandwidth: float = 1.0, model_megabyte
         raise InputError(f"{path}: {error}") from None
 
 
-def write_fleet(stream: IO[str], fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
-    """Write a fleet, and columns beside it, as CSV that ``read_fleet`` reads back to the last bit."""
+def write_fleet(path: Path | str, fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
+    """Write a fleet, and columns beside it, as CSV that ``read_fleet`` reads back to the last bit.
+
+    The file appears whole or not at all. The total bandwidth is not in it.
+    """
+    with whole_file(path) as stream:
+        dump_fleet(stream, fleet, extra)
+
+
+def dump_fleet(stream: IO[str], fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
+    """Write the lines of ``write_fleet``."""
     columns = {field: getattr(fleet, field) for field in NUMBERS if getattr(fleet, field) is not None}
     columns |= extra or {}
     writer = csv.writer(stream, lineterminator="\n")
@@ -62,8 +73,11 @@ def write_fleet(stream: IO[str], fleet: Fleet, extra: Mapping[str, Vector] | Non
 
 
 def _read_columns(stream: IO[str]) -> dict[str, Any]:
-    rows = csv.reader(stream, strict=True)
-    header = [cell.strip() for cell in next(rows, [])]
+    first = stream.readline()
+    stream.seek(0)
+    separator = max(SEPARATORS, key=first.count)
+    rows = csv.reader(stream, strict=True, delimiter=separator)
+    header = [_plain_name(cell) for cell in next(rows, [])]
     if not any(header):
         raise InputError("the file must start with a line of column names, got an empty file or line")
     _check_header(header)
@@ -80,8 +94,13 @@ def _read_columns(stream: IO[str]) -> dict[str, Any]:
     return {column: np.concatenate(parts) for column, parts in chunks.items()}
 
 
+def _plain_name(cell: str) -> str:
+    """Return a column's name as it is known: "Compute time" is compute_time."""
+    return "_".join(cell.split()).lower()
+
+
 def _check_header(header: list[str]) -> None:
-    repeated = {column for column in header if header.count(column) > 1}
+    repeated = {column for column in header if column and header.count(column) > 1}
     if repeated:
         raise InputError(f"column names must be distinct, got {sorted(repeated)[0]!r} more than once")
     for column, instead in INSTEAD.items():
@@ -93,7 +112,7 @@ def _check_header(header: list[str]) -> None:
         if column not in header and INSTEAD.get(column) not in header:
             choices = " or ".join(filter(None, (column, INSTEAD.get(column))))
             raise InputError(f"a column {choices} must be there, got {', '.join(header)}{_nearest(column, header)}")
-    ignored = [column for column in header if column not in (*KNOWN, *PLANNED)]
+    ignored = [column for column in header if column and column not in (*KNOWN, *PLANNED)]
     for column in ignored:
         meant = difflib.get_close_matches(column, set(KNOWN) - set(header), n=1, cutoff=0.8)
         if meant:
@@ -109,7 +128,7 @@ def _nearest(column: str, header: list[str]) -> str:
 
 def _chunks(rows: Iterator[list[str]], header: list[str]) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:
     """Yield the file in parts: the line numbers, and the cells of each column."""
-    filled = ((rows.line_num, row) for row in rows if row)  # type: ignore[attr-defined]
+    filled = ((rows.line_num, row) for row in rows if any(map(str.strip, row)))  # type: ignore[attr-defined]
     while part := list(islice(filled, ROWS_AT_ONCE)):
         lines, cells = zip(*part, strict=True)
         for line, row in part:
@@ -127,15 +146,23 @@ def _numbers(column: str, text: Iterable[str], lines: list[int]) -> Vector:
                 float(cell)
             except ValueError:
                 shown = repr(cell) if cell.strip() else "an empty cell"
-                raise InputError(f"{column} must be a number, got {shown} in line {line}") from None
+                advice = "write it without units or separators, as in 1150 or 0.048, or leave the client out"
+                raise InputError(f"{column} must be a number, got {shown} in line {line}; {advice}") from None
         raise
 
 
 def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: float | None) -> Fleet:
     names = columns.pop("name", None)
+    if model_megabytes is not None:
+        check_positive("model_size", model_megabytes)
+        if "uplink_mbps" not in columns:
+            warnings.warn("the model size is not used: the file has no uplink_mbps", FleetNotice, stacklevel=3)
     if "samples" in columns:
         samples = columns.pop("samples")
         _check_column("samples", samples, names, "leave out clients that hold no data")
+        if np.any(samples % 1):
+            part = samples[np.flatnonzero(samples % 1)[0]]
+            raise InputError(f"samples must be whole numbers, got {part:g}; write 1150, not 1.150")
         columns["data_share"] = samples / samples.sum()
     if "uplink_mbps" in columns:
         rate = columns.pop("uplink_mbps")
@@ -145,7 +172,7 @@ def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: flo
             )
         _check_column("uplink_mbps", rate, names, "leave out clients without a link")
         # A client alone on the link has all of f_tot, and t_i is its time with one unit.
-        columns["upload_time"] = 8 * check_positive("model_size", model_megabytes) / rate * total_bandwidth
+        columns["upload_time"] = 8 * model_megabytes / rate * total_bandwidth
     if "gradient_bound" not in columns:
         columns["gradient_bound"] = 1.0
         message = "no column gradient_bound: 1 assumed for each client, so importance is the data share alone"

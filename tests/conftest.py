@@ -21,6 +21,12 @@ def random_fleet(rng: np.random.Generator, size: int, decades: float = 2.0) -> F
     return Fleet(share / share.sum(), spread(), compute_time, spread(), float(10 ** rng.uniform(-2, 2)))
 
 
+@pytest.fixture(autouse=True)
+def wide_output(monkeypatch):
+    """Print as into a pipe, whatever terminal the tests run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def small_fleet() -> Fleet:
     return Fleet(

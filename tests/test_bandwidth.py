@@ -53,6 +53,14 @@ def test_cohorts_may_have_any_leading_shape():
     assert allocate_bandwidth(np.empty((0, 5)), np.empty((0, 5))).bandwidth.shape == (0, 5)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e160, 1e200])
+def test_extreme_units_do_no_harm(scale):
+    allocation = allocate_bandwidth(np.array([0.0, 1.0, 2.0]) * scale, np.array([1.0, 2.0, 3.0]) * scale)
+    plain = allocate_bandwidth([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
+    assert allocation.round_time / scale == pytest.approx(plain.round_time, rel=1e-12)
+    np.testing.assert_allclose(allocation.bandwidth, plain.bandwidth, rtol=1e-12)
+
+
 def test_closed_forms():
     assert allocate_bandwidth([3.0], [2.0], 4.0).round_time == pytest.approx(3.5)  # K = 1: τ + t/f_tot
     assert allocate_bandwidth([0.5] * 3, [1.0, 2.0, 3.0], 2.0).round_time == pytest.approx(3.5)  # equal τ: τ + Σt/f_tot
@@ -161,6 +169,10 @@ def test_caps_bind_or_do_not():
         ([0.0], [np.inf], 1.0, "upload_time"),
         ([0.0, 1.0], [1.0, 1.0, 1.0], 1.0, "one entry for each member"),
         ([0.0], [1.0], 0.0, "total_bandwidth must be positive"),
+        ([0.0], [1.0], None, "total_bandwidth must be positive"),
+        (None, [1.0], 1.0, "compute_time must hold numbers"),
+        (["fast"], [1.0], 1.0, "compute_time must hold numbers"),
+        ([[0.0, 1.0], [1.0]], [1.0], 1.0, "compute_time must hold numbers"),
     ],
 )
 def test_bad_times_are_refused(tau, t, total, said):

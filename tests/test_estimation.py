@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from conftest import random_fleet
 
-from fedtempo import InputError, estimate_beta_over_alpha, estimate_gradient_bounds, sampling_variance, uniform_sampling
+from fedtempo import (
+    Fleet,
+    InputError,
+    estimate_beta_over_alpha,
+    estimate_gradient_bounds,
+    sampling_variance,
+    uniform_sampling,
+)
 
 
 def rounds_of(fleet, ratio, size):
@@ -47,9 +54,7 @@ def test_both_limits_of_the_range_are_outside():
         assert estimate_beta_over_alpha(fleet, [limit], [1.0], cohort_size=2).value is None
 
 
-def test_a_fleet_of_equals_has_no_range(small_fleet):
-    from fedtempo import Fleet
-
+def test_a_fleet_of_equals_has_no_range():
     equal = Fleet([0.25] * 4, 1.0, 1.0, 1.0)
     found = estimate_beta_over_alpha(equal, [10, 12], [11, 10], cohort_size=2)
     assert found.value is None
@@ -71,6 +76,7 @@ def test_gradient_bounds_are_the_largest_norms_and_gaps_take_the_median():
         ([0, 1], [1.0], "one entry for each"),
         ([], [], "at least one"),
         ([0], [0.0], "at least one"),
+        ([0.9], [1.0], "whole numbers"),
     ],
 )
 def test_bad_norms_are_refused(clients, norms, said):

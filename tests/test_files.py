@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from fedtempo.files import whole_file
+from fedtempo.checks import InputError
+from fedtempo.files import whole_file, whole_files
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
@@ -66,5 +67,41 @@ def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no such directory"), whole_file(tmp_path / "no" / "out.txt"):
+    with pytest.raises(FileNotFoundError, match=r"no such directory as .*/no: '.*out.txt'"):
+        fail_half_way(tmp_path / "no" / "out.txt")
+
+
+def test_an_error_in_the_block_is_not_taken_for_one_of_the_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="elsewhere"), whole_file(tmp_path / "out.txt"):
+        os.listdir("/elsewhere")
+
+
+def test_several_files_appear_together_or_not_at_all(tmp_path):
+    names = [tmp_path / "a", tmp_path / "b"]
+    with whole_files(*((name, "w") for name in names)) as streams:
+        for stream in streams:
+            stream.write("x")
+        assert sorted(os.listdir(tmp_path)) != ["a", "b"]
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    with pytest.raises(InputError, match="must differ"), whole_files((names[0], "w"), (names[0], "w")):
         pass
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device to try")
+def test_if_one_disk_is_full_no_file_appears(tmp_path):
+    with pytest.raises(OSError, match="No space left"):
+        write_two(tmp_path / "a", "/dev/full")
+    assert os.listdir(tmp_path) == []
+
+
+def write_two(*paths):
+    with whole_files(*((path, "w") for path in paths)) as streams:
+        for stream in streams:
+            stream.write("x")
+
+
+def test_a_name_as_long_as_the_file_system_allows(tmp_path):
+    path = tmp_path / ("n" * 255)
+    with whole_file(path) as stream:
+        stream.write("x")
+    assert path.read_text() == "x"

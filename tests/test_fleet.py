@@ -1,6 +1,5 @@
 """Fleets: what is refused, what planners' tables turn into, and that files come back to the last bit."""
 
-import io
 import tracemalloc
 
 import numpy as np
@@ -91,8 +90,7 @@ def test_a_file_comes_back_to_the_last_bit(tmp_path, named):
         download_time=rng.random(100_000), bandwidth_cap=rng.random(100_000) + 0.1,
     )  # fmt: skip
     path = tmp_path / "fleet.csv"
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        write_fleet(stream, fleet, {"sampling_prob": plain.data_share})
+    write_fleet(path, fleet, {"sampling_prob": plain.data_share})
     again = read_fleet(path, total_bandwidth=3.0)
     for field in ("data_share", "gradient_bound", "compute_time", "upload_time", "download_time", "bandwidth_cap"):
         np.testing.assert_array_equal(getattr(again, field), getattr(fleet, field))
@@ -144,7 +142,10 @@ HEADER = "name,data_share,gradient_bound,compute_time,upload_time\n"
         (HEADER + "a,1,1,inf,1\n", "compute_time must be zero or positive, and finite, got inf"),
         (HEADER + "a,1,1,-1,1\n", "compute_time must be zero or positive"),
         (HEADER + "a,0,1,1,1\nb,0,1,1,1\n", "data_share must be positive"),
-        (HEADER + "a,30,1,1,1\n", "sum to 1, got 30"),
+        (HEADER + "a,30,1,1,1\n", "sum to 1, got 30; divide sample counts"),
+        (HEADER + "a,60,1,1,1\nb,39.9,1,1,1\n", "divide percentages by 100"),
+        ("samples,compute_time,upload_time\n1.150,1,1\n", "samples must be whole numbers, got 1.15; write 1150"),
+        (HEADER + "a,4.8%,1,1,1\n", "as in 1150 or 0.048"),
         (HEADER + "a,1,0,1,1\n", "gradient_bound must be positive"),
         (HEADER + "a,0.5,1,1,1\na,0.5,1,1,1\n", "names must be distinct, got 'a'"),
         ("samples,compute_time,upload_time\n0,1,1\n0,1,1\n", "samples must be positive"),
@@ -179,7 +180,29 @@ def test_missing_files_and_folders_are_refused(tmp_path):
         read_fleet(tmp_path)
 
 
-def test_numbers_are_written_in_full():
-    stream = io.StringIO()
-    write_fleet(stream, Fleet([1.0], [0.1 + 0.2], [1e-300], [1e300]))
-    assert stream.getvalue().splitlines()[1] == "0,1.0,0.30000000000000004,1e-300,1e+300"
+def test_numbers_are_written_in_full(tmp_path):
+    write_fleet(tmp_path / "fleet.csv", Fleet([1.0], [0.1 + 0.2], [1e-300], [1e300]))
+    assert (tmp_path / "fleet.csv").read_text().splitlines()[1] == "0,1.0,0.30000000000000004,1e-300,1e+300"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_spreadsheets_may_separate_spell_and_pad_as_they_like(tmp_path, separator):
+    lines = [
+        "Name,Samples,Compute  time,UPLOAD_TIME,Gradient_Bound,",
+        "a,1150,1,2,1,",
+        " , , , , , ",
+        "b,50,0,1,2,",
+        "",
+    ]
+    path = written(tmp_path, "\r\n".join(lines).replace(",", separator))
+    fleet = read_fleet(path)
+    assert [fleet.name(0), fleet.name(1)] == ["a", "b"]
+    np.testing.assert_allclose(fleet.data_share, [1150 / 1200, 50 / 1200])
+
+
+def test_a_model_size_that_is_not_used_is_said(tmp_path):
+    path = written(tmp_path, HEADER + "a,1,1,1,1\n")
+    with pytest.warns(FleetNotice, match="the model size is not used"):
+        read_fleet(path, model_megabytes=5.0)
+    with pytest.raises(InputError, match="model_size must be positive"):
+        read_fleet(path, model_megabytes=float("nan"))

@@ -10,9 +10,11 @@ from fedtempo import (
     Fleet,
     InputError,
     cohort_round_time,
+    distinct_clients,
     expected_round_time,
     mean_round_time,
     optimal_sampling,
+    round_cost,
     round_time_bounds,
     uniform_sampling,
 )
@@ -133,6 +135,36 @@ def test_physical_duplicates_never_take_longer():
             for d in ("physical", "paper")
         )
         assert one <= two * (1 + 1e-12)
+
+
+def test_the_standard_error_is_that_of_the_mean(small_fleet):
+    means, errors = zip(
+        *(
+            expected_round_time(small_fleet, Q, cohort_size=3, rng=np.random.default_rng(s), draws=400)
+            for s in range(300)
+        ),
+        strict=True,
+    )
+    assert np.std(means) == pytest.approx(np.mean(errors), rel=0.15)
+
+
+def test_the_cost_of_a_draw_counts_download_and_cap():
+    fleet = Fleet([0.5, 0.5], 1.0, [1.0, 2.0], [3.0, 4.0], 2.0, download_time=[0.5, 0.0], bandwidth_cap=[1.0, 9.0])
+    for size in (1, 3):
+        np.testing.assert_allclose(
+            round_cost(fleet, cohort_size=size), size * fleet.upload_time / 2.0 + fleet.private_time
+        )
+
+
+def test_distinct_clients_are_counted(small_fleet):
+    members, chance = every_cohort(small_fleet, Q, 3)
+    expected = chance @ np.array([len(np.unique(m)) for m in members])
+    assert distinct_clients(Q, cohort_size=3) == pytest.approx(expected)
+
+
+def test_a_sum_a_little_off_1_is_mended():
+    fleet = Fleet([1.0], [1.0], [2.0], [3.0])
+    assert mean_round_time(fleet, [1.0000005], cohort_size=5, duplicates="physical") == pytest.approx(5.0)
 
 
 def test_one_client_drawn_often_uploads_once():

@@ -68,7 +68,7 @@ def test_one_client_is_always_drawn():
     np.testing.assert_allclose(aggregation_weights(drawn, [1.0], [1.0]).sum(), 1.0)
 
 
-def test_a_draw_never_leaves_the_fleet_nor_takes_a_vanishing_client_too_often():
+def test_a_draw_never_leaves_the_fleet():
     class Edge(np.random.Generator):
         def random(self, shape):
             return np.full(shape, np.nextafter(1.0, 0.0))
@@ -99,5 +99,9 @@ def test_weights_need_positive_chances():
         aggregation_weights([1], [1.0, 0.0], [0.5, 0.5])
     with pytest.raises(InputError, match="at least one"):
         aggregation_weights([], [1.0], [1.0])
+    with pytest.raises(InputError, match="numbers from 0 to 0"):
+        aggregation_weights([-1], [1.0], [1.0])
+    with pytest.raises(InputError, match="whole numbers"):
+        aggregation_weights([True], [1.0], [1.0])
     with pytest.raises(InputError, match="same length"):
         aggregation_weights([0], [1.0], [0.5, 0.5])

@@ -4,10 +4,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from fedtempo.checks import MissingDependencyError, Vector
+from fedtempo.checks import Integers, MissingDependencyError, Vector
 from fedtempo.planning.plan import Plan, time_against_cohort
 
 MOST_POINTS = 20_000
+EXTREMES = 100
 
 
 def check_plotting() -> None:
@@ -26,18 +27,28 @@ def draw_plan(plan: Plan, stream: IO[bytes], file_format: str = "png") -> None:
     figure = Figure(figsize=(13, 4.2), layout=ConstrainedLayoutEngine(wspace=0.06), dpi=150)
     by_cost, by_importance, by_cohort = figure.subplots(1, 3)
     columns, importance = plan.columns(), plan.fleet.importance
-    shown = np.arange(len(plan.fleet))
-    if shown.size > MOST_POINTS:
-        shown = np.random.default_rng(plan.settings.seed).choice(shown, MOST_POINTS, replace=False)
+    shown = _shown(plan)
     cost, q, importance = columns["round_cost"][shown], plan.sampling_prob[shown], importance[shown]
     uniform = 1 / len(plan.fleet)
     labels = ("round cost $c_i = K t_i/f_{tot} + τ_i$ (s)", "importance $p_i G_i$")
     _scatter(by_cost, cost, q, importance, uniform, labels)
-    by_cost.set_title("Slow clients are drawn less")
+    by_cost.set_title("Draws against cost")
     _scatter(by_importance, importance, q, cost, uniform, ("importance $p_i G_i$", "round cost $c_i$ (s)"))
-    by_importance.set_title("Important clients are drawn more")
+    by_importance.set_title("Draws against importance")
+    if shown.size < len(plan.fleet):
+        figure.suptitle(f"{shown.size:,} of {len(plan.fleet):,} clients shown, with those drawn most and least")
     _cohort_curve(by_cohort, plan)
     figure.savefig(stream, format=file_format)
+
+
+def _shown(plan: Plan) -> Integers:
+    """Return the clients to draw: all, or the extremes and a sample of the rest."""
+    everyone = np.arange(len(plan.fleet))
+    if everyone.size <= MOST_POINTS:
+        return everyone
+    extremes = np.argsort(plan.sampling_prob)[[*range(EXTREMES), *range(-EXTREMES, 0)]]
+    sample = np.random.default_rng(plan.settings.seed).choice(everyone, MOST_POINTS, replace=False)
+    return np.union1d(extremes, sample)
 
 
 def _scatter(axes: Any, x: Vector, q: Vector, colour: Vector, uniform: float, labels: tuple[str, str]) -> None:  # noqa: ANN401
@@ -53,11 +64,10 @@ def _scatter(axes: Any, x: Vector, q: Vector, colour: Vector, uniform: float, la
     axes.axhline(uniform, color="0.4", linewidth=0.8, linestyle=":", label="uniform sampling")
     axes.legend(frameon=False)
     axes.set(xscale="log", yscale="log", xlabel=labels[0], ylabel="probability of a draw $q_i$")
+    _plain_ticks(axes.xaxis)
 
 
 def _cohort_curve(axes: Any, plan: Plan) -> None:  # noqa: ANN401
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     sizes, times, best = time_against_cohort(plan)
     axes.plot(sizes, times, color="#0072B2", label="best q for each K")
     if best is not None and best != plan.cohort_size:
@@ -68,9 +78,19 @@ def _cohort_curve(axes: Any, plan: Plan) -> None:  # noqa: ANN401
     axes.set(xscale="log", xlabel="clients drawn a round, $K$", ylabel="total time, relative to this plan")
     if times.max() > 10 * times.min():
         axes.set_yscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    _plain_ticks(axes.xaxis)
     axes.set_title("Total time against the cohort size")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
+
+
+def _plain_ticks(axis: Any) -> None:  # noqa: ANN401
+    """Label a logarithmic axis with 1, 2, 5, 10, or with powers of ten where it is long."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.axes.autoscale_view()
+    low, high = axis.get_view_interval()
+    if high < 300 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())

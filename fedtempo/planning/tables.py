@@ -3,87 +3,118 @@
 from collections.abc import Iterator
 
 import numpy as np
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from fedtempo.planning.plan import Plan
 
 MOST_CLIENTS = 15
+LONGEST_NAME = 24
+# What a narrow terminal leaves out first; the numbers that stay are never cut.
+LEAST_NEEDED = (
+    "surrogate",
+    "lower",
+    "upper",
+    "weight",
+    "upload s",
+    "compute s",
+    "G",
+    "rounds ×",
+    "data share",
+    "clients",
+)
+
+Columns = dict[str, list[str]]
 
 
-def plan_tables(plan: Plan) -> Iterator[RenderableType]:
+def plan_tables(plan: Plan, console: Console) -> Iterator[RenderableType]:
     """Yield what a person wants to read: the policies, the clients, the sensitivity."""
-    yield _policies(plan)
+    title = (
+        f"{_count(len(plan.fleet), 'client')}, {plan.cohort_size:,} drawn a round, β/α = "
+        f"{plan.settings.beta_over_alpha:g} beside a sampling noise of {plan.forecasts[0].noise:.3g}"
+    )
+    yield _fitting(console, title, _policies(plan), marked=0)
     yield Text(
-        "round: mean seconds of a round over drawn cohorts, with the bounds of Theorem 2; time ×: the total time that\n"
-        "the plan minimises (rounds × surrogate round time), relative to it; weight: the largest p/(K q) of one draw.",
+        "round: mean seconds of a round, with the bounds of Theorem 2; surrogate: as the optimisation counts it; "
+        "clients: different ones in a round, on average; time ×: rounds × mean round time, relative to this plan; "
+        "weight: the largest p/(K q) of one draw.",
         style="dim",
     )
-    yield _clients(plan)
-    yield _sensitivity(plan)
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
-    return table
-
-
-def _policies(plan: Plan) -> Table:
-    settings = plan.settings
-    title = f"{len(plan.fleet):,} clients, {plan.cohort_size} drawn a round, β/α = {settings.beta_over_alpha:g}"
-    predicted = ["rounds", "hours"] if settings.rounds_weighted is not None else []
-    table = _table(title, "policy", "round", "lower", "upper", "surrogate", "rounds ×", "time ×", "weight", *predicted)
-    for forecast in plan.forecasts:
-        cells = [
-            f"{forecast.round_time.mean:.4g}",
-            f"{forecast.bounds.lower:.4g}",
-            f"{forecast.bounds.upper:.4g}",
-            f"{forecast.surrogate:.4g}",
-            f"{forecast.relative_rounds:.2f}",
-            f"{forecast.relative_time:.2f}",
-            f"{forecast.largest_weight:.3g}",
-        ]
-        if forecast.rounds is not None and forecast.hours is not None:
-            cells += [f"{forecast.rounds:,.0f}", f"{forecast.hours:,.2f}"]
-        table.add_row(forecast.policy, *cells, style="bold green" if forecast.policy == "optimal" else None)
-    return table
-
-
-def _clients(plan: Plan) -> Table:
-    fleet, q = plan.fleet, plan.sampling_prob
-    shown = np.argsort(-q, kind="stable")[:MOST_CLIENTS]
+    shown = np.argsort(-plan.sampling_prob, kind="stable")[:MOST_CLIENTS]
     title = "Draws of each client"
-    if len(fleet) > MOST_CLIENTS:
-        title = f"The {MOST_CLIENTS} clients drawn most, with {q[shown].sum():.0%} of the draws; -o writes all of them"
-    table = _table(title, "client", "data share", "G", "compute s", "upload s", "cost s", "draw prob. q", "weight")
-    columns = plan.columns()
-    for i in shown.tolist():
-        table.add_row(
-            fleet.name(i),
-            f"{fleet.data_share[i]:.3g}",
-            f"{fleet.gradient_bound[i]:.3g}",
-            f"{fleet.compute_time[i]:.3g}",
-            f"{fleet.upload_time[i]:.3g}",
-            f"{columns['round_cost'][i]:.3g}",
-            f"{q[i]:.4g}",
-            f"{columns['aggregation_weight'][i]:.3g}",
-        )
-    return table
+    if len(plan.fleet) > MOST_CLIENTS:
+        share = plan.sampling_prob[shown].sum()
+        title = f"The {MOST_CLIENTS} clients drawn most, with {share:.0%} of the draws; -o writes all of them"
+    yield _fitting(console, title, _clients(plan, shown))
+    yield _fitting(console, "If β/α is in truth another", _sensitivities(plan))
 
 
-def _sensitivity(plan: Plan) -> Table:
-    optimised = plan.settings.cohort_size is None
-    table = _table(
-        "If β/α is in truth another",
-        "true β/α",
-        "this plan takes",
-        "draws that would move",
-        *(["best K"] if optimised else []),
-    )
-    for case in plan.sensitivities:
-        cells = [f"{case.excess_time:+.1%}", f"{case.moved:.1%}"]
-        table.add_row(f"{case.beta_over_alpha:.3g}", *cells, *([str(case.best_cohort)] if optimised else []))
-    return table
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def _fitting(console: Console, title: str, columns: Columns, marked: int | None = None) -> Table:
+    """Return the table, without the columns that are least needed if the terminal is too narrow for all."""
+    while True:
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for index, name in enumerate(columns):
+            table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+        for index, row in enumerate(zip(*columns.values(), strict=True)):
+            table.add_row(*row, style="bold green" if index == marked else None)
+        dropped = next((name for name in LEAST_NEEDED if name in columns), None)
+        unlimited = console.options.update(width=10_000)
+        if dropped is None or Measurement.get(console, unlimited, table).maximum <= console.width:
+            return table
+        del columns[dropped]
+
+
+def _policies(plan: Plan) -> Columns:
+    forecasts = plan.forecasts
+    columns = {
+        "policy": [forecast.policy for forecast in forecasts],
+        "round": [f"{forecast.round_time.mean:.4g}" for forecast in forecasts],
+        "lower": ["-" if forecast.bounds is None else f"{forecast.bounds.lower:.4g}" for forecast in forecasts],
+        "upper": ["-" if forecast.bounds is None else f"{forecast.bounds.upper:.4g}" for forecast in forecasts],
+        "surrogate": [f"{forecast.surrogate:.4g}" for forecast in forecasts],
+        "clients": [f"{forecast.distinct_clients:.3g}" for forecast in forecasts],
+        "rounds ×": [f"{plan.relative_rounds(forecast):.2f}" for forecast in forecasts],
+        "time ×": [f"{plan.relative_time(forecast):.2f}" for forecast in forecasts],
+        "weight": [f"{forecast.largest_weight:.3g}" for forecast in forecasts],
+    }
+    if plan.settings.rounds_weighted is not None:
+        columns["rounds"] = [f"{forecast.rounds:,.0f}" for forecast in forecasts]
+        columns["hours"] = [f"{plan.hours(forecast):,.2f}" for forecast in forecasts]
+    return columns
+
+
+def _clients(plan: Plan, shown: np.ndarray) -> Columns:
+    fleet, columns = plan.fleet, plan.columns()
+    names = [fleet.name(i) for i in shown.tolist()]
+    numbers = {
+        "data share": (fleet.data_share, ".3g"),
+        "G": (fleet.gradient_bound, ".3g"),
+        "compute s": (fleet.compute_time, ".3g"),
+        "upload s": (fleet.upload_time, ".3g"),
+        "cost s": (columns["round_cost"], ".3g"),
+        "draw prob. q": (columns["sampling_prob"], ".4g"),
+        "weight": (columns["aggregation_weight"], ".3g"),
+    }
+    plain = ["".join(c if c.isprintable() else "?" for c in name) for name in names]
+    short = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in plain]
+    return {"client": short} | {
+        title: [f"{x:{style}}" for x in values[shown].tolist()] for title, (values, style) in numbers.items()
+    }
+
+
+def _sensitivities(plan: Plan) -> Columns:
+    cases = plan.sensitivities
+    columns = {
+        "true β/α": [f"{case.beta_over_alpha:.3g}" for case in cases],
+        "this plan takes": [f"{case.excess_time:+.1%}" for case in cases],
+        "draws that would move": [f"{case.moved:.1%}" for case in cases],
+    }
+    if plan.settings.cohort_size is None:
+        columns["best K"] = [str(case.best_cohort) for case in cases]
+    return columns

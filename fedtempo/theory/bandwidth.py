@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_choice, check_positive, first_violation
+from fedtempo.checks import InputError, Vector, as_numbers, check_choice, check_positive, first_violation
 from fedtempo.theory.roots import reciprocal_roots
 
 LinkMode = Literal["paper", "equal", "shared"]
 LINK_MODES: tuple[LinkMode, ...] = get_args(LinkMode)
 
-ELEMENTS_AT_ONCE = 32_768  # of each temporary array: they stay in the second-level cache
+COHORT_BLOCK = 32_768  # members in one block of cohorts: its arrays stay in the second-level cache
 
 
 class Allocation(NamedTuple):
@@ -86,10 +86,12 @@ def _windows(tau: Vector, t: Vector, total: float, cap: Vector | None) -> tuple[
     """
     latest = tau.max(axis=0)
     head_start = latest - tau
-    alone = t.sum(axis=0) / total  # x if nobody had a head start
+    work = t.sum(axis=0)
+    alone = work / total  # x if nobody had a head start
     slowest_only = np.where(head_start == 0, t, 0.0).sum(axis=0) / total
-    low = np.maximum(slowest_only, alone - (t * head_start).sum(axis=0) / (alone * total))  # the second by Jensen
     window, rate = np.empty_like(t), np.empty_like(t)
+    np.divide(t, work, out=rate)
+    low = np.maximum(slowest_only, alone - np.multiply(rate, head_start, out=rate).sum(axis=0))  # the second by Jensen
 
     def demand(x: Vector) -> tuple[Vector, Vector]:
         np.add(head_start, x, out=window)
@@ -142,8 +144,10 @@ def _prepare(
 ) -> tuple[tuple[int, ...], float, Iterator[tuple[slice, Vector, Vector, Vector | None]]]:
     """Check the input, and cut it into blocks of cohorts that fit the cache."""
     total = check_positive("total_bandwidth", total_bandwidth)
-    given = {"compute_time": compute_time, "upload_time": upload_time, "bandwidth_cap": bandwidth_cap}
-    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in given.items() if values is not None}
+    given = {"compute_time": compute_time, "upload_time": upload_time}
+    if bandwidth_cap is not None:
+        given["bandwidth_cap"] = bandwidth_cap
+    arrays = {name: as_numbers(name, values) for name, values in given.items()}
     try:
         shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
     except ValueError:
@@ -161,7 +165,7 @@ def _prepare(
 
 
 def _blocks(tau: Vector, t: Vector, cap: Vector | None) -> Iterator[tuple[slice, Vector, Vector, Vector | None]]:
-    at_once = max(1, ELEMENTS_AT_ONCE // t.shape[1])
+    at_once = max(1, COHORT_BLOCK // t.shape[1])
     for start in range(0, t.shape[0], at_once):
         rows = slice(start, start + at_once)
         turned = (None if array is None else np.ascontiguousarray(array[rows].T) for array in (tau, t, cap))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_count, check_nonnegative, check_positive
+from fedtempo.checks import InputError, Vector, as_numbers, check_count, check_nonnegative, check_positive
 from fedtempo.fleet import Fleet
 from fedtempo.theory.round_time import mean_round_time
 from fedtempo.theory.sampling import check_sampling_prob
@@ -34,8 +34,9 @@ class LearningProblem:
             raise InputError(
                 f"smoothness must be at least strong_convexity {self.strong_convexity}, got {self.smoothness}"
             )
-        if not np.all(np.asarray(self.gradient_noise) >= 0):
-            raise InputError("gradient_noise must be zero or positive for each client, got a negative number or NaN")
+        noise = as_numbers("gradient_noise", self.gradient_noise)
+        if noise.ndim > 1 or not np.all((noise >= 0) & np.isfinite(noise)):
+            raise InputError("gradient_noise must be zero or positive, and finite, for each client, got something else")
 
     @property
     def step_offset(self) -> float:
@@ -57,6 +58,8 @@ class LearningProblem:
         The last term is the paper's 4L²/(μE) ‖w₀ - w*‖² wherever γ = 8 L/μ; for E > 8 L/μ only this form holds.
         """
         mu, smooth, steps, p = self.strong_convexity, self.smoothness, self.local_steps, fleet.data_share
+        if np.ndim(self.gradient_noise) and np.size(self.gradient_noise) != len(fleet):
+            raise InputError(f"gradient_noise must be one number, or one for each of the {len(fleet)} clients")
         noise = np.sum((p * self.gradient_noise) ** 2) + 8 * steps**2 * np.sum(p * fleet.gradient_bound**2)
         start = smooth * self.step_offset / (2 * steps) * self.initial_distance**2
         return float(2 * smooth / (mu**2 * steps) * (noise + 6 * smooth * self.heterogeneity) + start)
@@ -82,9 +85,10 @@ def rounds_to_gap(
     fleet: Fleet, sampling_prob: npt.ArrayLike, *, cohort_size: int, gap: float, problem: LearningProblem
 ) -> int:
     """Return the fewest rounds R after which Theorem 1 promises E F(w_R) - F* ≤ gap."""
-    return max(
-        1, math.ceil(_bound_of_one_round(fleet, sampling_prob, cohort_size, problem) / check_positive("gap", gap))
-    )
+    rounds = _bound_of_one_round(fleet, sampling_prob, cohort_size, problem) / check_positive("gap", gap)
+    if not math.isfinite(rounds):
+        raise InputError(f"gap must be within reach of double precision, got {gap}")
+    return max(1, math.ceil(rounds))
 
 
 def total_time_objective(

@@ -1,11 +1,12 @@
 """What pilot runs tell: gradient bounds G_i, and β/α from a ratio of rounds (eqs. 34-35)."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_count
+from fedtempo.checks import InputError, Vector, as_integers, as_numbers, check_count
 from fedtempo.fleet import Fleet
 
 
@@ -25,7 +26,7 @@ def estimate_gradient_bounds(
     Entry k of ``gradient_norms`` came from client ``clients[k]``. A client never drawn, or with zeros only, takes
     the median of the others: with G = 0 it would never be drawn, and the model would be biased.
     """
-    who, norms = np.asarray(clients, dtype=np.int64), np.asarray(gradient_norms, dtype=np.float64)
+    who, norms = as_integers("clients", clients), as_numbers("gradient_norms", gradient_norms)
     size = check_count("num_clients", num_clients)
     if who.shape != norms.shape or who.ndim != 1:
         raise InputError(
@@ -83,7 +84,7 @@ def estimate_beta_over_alpha(
     positive β/α. Such losses are passed over and reported, never turned into a negative or infinite number. A pilot
     that did not reach F_s has NaN or infinity as its rounds.
     """
-    uniform, weighted = (np.atleast_1d(np.asarray(r, dtype=np.float64)) for r in (rounds_uniform, rounds_weighted))
+    uniform, weighted = (np.atleast_1d(as_numbers("rounds", rounds)) for rounds in (rounds_uniform, rounds_weighted))
     if uniform.shape != weighted.shape or uniform.ndim != 1 or uniform.size == 0:
         raise InputError(f"rounds must be given for the same losses, got {uniform.size} and {weighted.size} of them")
     if np.any(uniform <= 0) or np.any(weighted <= 0):
@@ -91,6 +92,8 @@ def estimate_beta_over_alpha(
     p, norms, size = fleet.data_share, fleet.gradient_bound, check_count("cohort_size", cohort_size)
     noise_uniform = len(fleet) * float(np.sum((p * norms) ** 2)) / size
     noise_weighted = float(np.sum(p * norms**2)) / size
+    if not (noise_weighted > 0 and math.isfinite(noise_uniform)):
+        raise InputError("gradient_bound must have squares within double precision, got bounds too small or too large")
     limit = noise_uniform / noise_weighted
     reached = np.isfinite(uniform) & np.isfinite(weighted)
     ratios = np.full(uniform.shape, np.nan)

@@ -15,7 +15,12 @@ from fedtempo.fleet import Fleet
 from fedtempo.theory.roots import root
 from fedtempo.theory.round_time import round_cost
 
-ELEMENTS_AT_ONCE = 16_384  # of each temporary array: they stay in the cache however large the fleet is
+CLIENT_BLOCK = 16_384  # clients in one block: its arrays stay in the cache however large the fleet is
+
+
+# Of the total time: within it one cohort size is as good as another. Around K* times differ by about 1/K*² from one K to
+# the next, so sizes up to a thousand are told apart; beyond, telling them apart would only cost time.
+SMALL_COHORT, COHORT_TOLERANCE, LARGE_COHORT_TOLERANCE = 1000, 1e-9, 1e-6
 
 
 class CohortPlan(NamedTuple):
@@ -36,7 +41,7 @@ def optimal_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: float, 
     q = _minimise(fleet.importance, round_cost(fleet, cohort_size=size), size * ratio)
     if share > 0:
         q *= 1 - share
-        q += share * fleet.data_share
+        q += fleet.data_share * (share / float(fleet.data_share.sum()))
     return q
 
 
@@ -44,8 +49,8 @@ def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None 
     """Return the cohort size K and the q that together minimise P3, K at most ``max_cohort``.
 
     The best total time is not unimodal in K, so descent could end in the wrong valley. But for all K from K₁ to K₂ it
-    is at least the optimum of P3 with c = t/f_tot + τ/K₂ and C = K₁ β/α, and equal to it if K₁ = K₂: intervals are
-    split, the most promising first, until the best one is a single K. That proves it best. For β = 0 a larger cohort
+    is at least the optimum of P3 with c = t/f_tot + τ/K₂ and C = K₁ β/α: intervals are split, the most promising first,
+    until none can hold a K that beats the best one found by more than ``COHORT_TOLERANCE``. For β = 0 a larger cohort
     never takes longer, so there is no best one and ``max_cohort`` must be given.
     """
     ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
@@ -58,15 +63,23 @@ def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None 
     def least_time(first: int, last: float) -> float:
         return _least_objective(importance, upload + private / last, first * ratio)
 
-    # Entries compare by time, then by the smaller cohort; the first ones double in width and the last is open.
+    best_time, best = math.inf, 1
     intervals = [(least_time(1, largest), 1, largest)]
-    while True:
-        _, first, last = heapq.heappop(intervals)
-        if first == last:
-            return CohortPlan(first, _minimise(importance, round_cost(fleet, cohort_size=first), first * ratio))
-        middle = 2 * first - 1 if math.isinf(last) else (first + int(last)) // 2
-        for low, high in ((first, middle), (middle + 1, last)):
-            heapq.heappush(intervals, (least_time(low, high), low, high))
+    while intervals:
+        bound, first, last = heapq.heappop(intervals)
+        tolerance = COHORT_TOLERANCE if best <= SMALL_COHORT else LARGE_COHORT_TOLERANCE
+        if bound > best_time * (1 - tolerance):
+            break
+        middle = 2 * first if math.isinf(last) else math.isqrt(first * int(last))
+        if ratio == 0:
+            middle = int(last)  # time only falls with K
+        time = least_time(middle, middle)
+        if (time, middle) < (best_time, best):
+            best_time, best = time, middle
+        for low, high in ((first, middle - 1), (middle + 1, last)):
+            if low <= high:
+                heapq.heappush(intervals, (least_time(low, high), low, high))
+    return CohortPlan(best, optimal_sampling(fleet, cohort_size=best, beta_over_alpha=ratio))
 
 
 def least_times(fleet: Fleet, cohort_sizes: list[int], *, beta_over_alpha: float) -> Vector:
@@ -88,18 +101,18 @@ def _minimise(importance: Vector, cost: Vector, constant: float) -> Vector:
     ρ c_i - C = x + (x + C) e_i: no cancellation, also where the fastest client has a tiny a_i.
     """
     scale = float(importance.sum())
-    importance /= scale
-    constant /= scale * scale
-    if not (scale > 0 and math.isfinite(constant)):
+    constant = constant / scale / scale if scale > 0 else math.inf
+    if not (math.isfinite(scale) and math.isfinite(constant)):
         raise InputError(
             "beta_over_alpha must be comparable with the squared gradient bounds, got a ratio beyond 1e300"
         )
+    importance /= scale
     fastest = float(cost.min())
     cost -= fastest
     cost /= fastest
     extra = cost
-    parts = [slice(start, start + ELEMENTS_AT_ONCE) for start in range(0, extra.size, ELEMENTS_AT_ONCE)]
-    under, chance = np.empty(min(extra.size, ELEMENTS_AT_ONCE)), np.empty(min(extra.size, ELEMENTS_AT_ONCE))
+    parts = [slice(start, start + CLIENT_BLOCK) for start in range(0, extra.size, CLIENT_BLOCK)]
+    under, chance = np.empty(min(extra.size, CLIENT_BLOCK)), np.empty(min(extra.size, CLIENT_BLOCK))
 
     def probabilities(part: slice, x: float) -> tuple[Vector, Vector]:
         e = extra[part]
@@ -123,6 +136,8 @@ def _minimise(importance: Vector, cost: Vector, constant: float) -> Vector:
     for part in parts:
         importance[part] = probabilities(part, x)[1]
     importance /= importance.sum()
+    if not importance.min() > 0:
+        raise InputError("importance and cost must span less than 300 decades, got a client whose probability is 0")
     return importance
 
 

@@ -43,7 +43,7 @@ def root(evaluate: Callable[[float], tuple[float, float]], low: float, high: flo
 def reciprocal_roots(evaluate: Callable[[Vector], tuple[Vector, Vector]], low: Vector, high: Vector) -> Vector:
     """Return the roots of many sums with s = 1 at once, each as ``root`` finds one."""
     for _ in range(MOST_STEPS):
-        x = np.sqrt(low * high)
+        x = np.sqrt(low) * np.sqrt(high)
         done = high <= low * (1 + TOLERANCE)
         if done.all():
             return x

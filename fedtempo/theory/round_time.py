@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fedtempo.checks import Vector, check_choice, check_count
 from fedtempo.fleet import Fleet
-from fedtempo.theory.bandwidth import ELEMENTS_AT_ONCE, LINK_MODES, ROUND_TIME, LinkMode
+from fedtempo.theory.bandwidth import COHORT_BLOCK, LINK_MODES, ROUND_TIME, LinkMode
 from fedtempo.theory.sampling import DrawTable, check_sampling_prob, draw_cohort
 
 # A client drawn twice counts twice in the round time of the paper; in truth it computes and uploads once.
@@ -31,15 +31,24 @@ class RoundTimeEstimate(NamedTuple):
 
 def round_cost(fleet: Fleet, *, cohort_size: int) -> Vector:
     """c_i = K t_i/f_tot + τ_i: what one draw of client i adds to the surrogate round time."""
-    cost = fleet.upload_time * (check_count("cohort_size", cohort_size) / fleet.total_bandwidth)
-    cost += fleet.private_time
+    size, total = check_count("cohort_size", cohort_size), fleet.total_bandwidth
+    if fleet.bandwidth_cap is None:
+        cost = fleet.upload_time * (size / total)
+    else:
+        # One upload at the client's own rate, the others' at the link's: K t/f_tot + (t/cap - t/f_tot)⁺.
+        cost = np.minimum(fleet.bandwidth_cap, total)
+        np.divide(fleet.upload_time, cost, out=cost)
+        cost += fleet.upload_time * ((size - 1) / total)
+    cost += fleet.compute_time
+    if fleet.download_time is not None:
+        cost += fleet.download_time
     return cost
 
 
 def mean_round_time(
     fleet: Fleet, sampling_prob: npt.ArrayLike, *, cohort_size: int, duplicates: Duplicates = "paper"
 ) -> float:
-    """Σ q_i c_i: the paper's surrogate of E[T], exact for K = 1 or equal compute times.
+    """Σ q_i c_i: the paper's surrogate of E[T], exact for K = 1, or for equal compute times and no caps.
 
     Where duplicates count once, K q_i in the upload term becomes 1 - (1 - q_i)^K.
     """
@@ -79,10 +88,12 @@ def expected_round_time(
     table = DrawTable.of(check_sampling_prob(sampling_prob, len(fleet)))
     ready_time = fleet.ready_time
     times = np.empty(cohorts)
-    at_once = max(1, ELEMENTS_AT_ONCE // size)
+    at_once = max(1, COHORT_BLOCK // size)
     for start in range(0, cohorts, at_once):
         part = times[start : start + at_once]
-        members = np.sort(draw_cohort(table, size, rng, cohorts=part.size).T, axis=0)
+        members = draw_cohort(table, size, rng, cohorts=part.size).T
+        if duplicates == "physical":
+            members = np.sort(members, axis=0)
         t = fleet.upload_time[members]
         if duplicates == "physical":
             t[1:][members[1:] == members[:-1]] = 0.0
@@ -90,6 +101,11 @@ def expected_round_time(
         part[:] = ROUND_TIME[link](ready_time[members], t, fleet.total_bandwidth, cap)
     spread = float(times.std(ddof=1)) if cohorts > 1 else float("inf")
     return RoundTimeEstimate(float(times.mean()), spread / cohorts**0.5)
+
+
+def distinct_clients(sampling_prob: npt.ArrayLike, *, cohort_size: int) -> float:
+    """Σ 1 - (1 - q_i)^K: how many different clients a round has, in expectation."""
+    return float(_chance_of_any(check_sampling_prob(sampling_prob), check_count("cohort_size", cohort_size)).sum())
 
 
 def _mean_upload_time(fleet: Fleet, q: Vector, cohort_size: int, duplicates: Duplicates) -> float:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Integers, Vector, check_count, first_violation
+from fedtempo.checks import InputError, Integers, Vector, as_integers, as_numbers, check_count, first_violation
 from fedtempo.fleet import Fleet
 
 SUM_TOLERANCE = 1e-6
+ROUNDING = 1e-12
 
 
 def uniform_sampling(fleet: Fleet) -> Vector:
@@ -30,7 +31,7 @@ def statistical_sampling(fleet: Fleet) -> Vector:
 
 def check_sampling_prob(sampling_prob: npt.ArrayLike, size: int | None = None) -> Vector:
     """Return q as an array: positive, since a client that is never drawn biases the model, and summing to 1."""
-    q = np.asarray(sampling_prob, dtype=np.float64)
+    q = as_numbers("sampling_prob", sampling_prob)
     if q.ndim != 1 or q.size == 0 or (size is not None and q.size != size):
         wanted = "client" if size is None else f"of the {size} clients"
         raise InputError(f"sampling_prob must have one entry for each {wanted}, got shape {q.shape}")
@@ -40,7 +41,7 @@ def check_sampling_prob(sampling_prob: npt.ArrayLike, size: int | None = None) -
     total = float(q.sum())
     if abs(total - 1) > SUM_TOLERANCE:
         raise InputError(f"sampling_prob must sum to 1, got {total:.6g}; divide it by its sum")
-    return q
+    return q if abs(total - 1) < ROUNDING else q / total
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,12 +77,14 @@ def aggregation_weights(cohort: npt.ArrayLike, sampling_prob: npt.ArrayLike, dat
 
     ``cohort`` is what ``draw_cohort`` returned, of shape (K,) or (cohorts, K); so is the result.
     """
-    drawn = np.asarray(cohort)
+    drawn = as_integers("cohort", cohort)
     if drawn.ndim == 0 or drawn.shape[-1] == 0:
         raise InputError(f"a cohort must have at least one member, got shape {drawn.shape}")
-    q, p = np.asarray(sampling_prob, dtype=np.float64), np.asarray(data_share, dtype=np.float64)
+    q, p = as_numbers("sampling_prob", sampling_prob), as_numbers("data_share", data_share)
     if q.shape != p.shape:
         raise InputError(f"sampling_prob and data_share must have the same length, got {q.size} and {p.size}")
+    if drawn.min() < 0 or drawn.max() >= q.size:
+        raise InputError(f"cohort must hold numbers from 0 to {q.size - 1}, got {drawn.min()} to {drawn.max()}")
     chance = q[drawn]
     if not np.all(chance > 0):
         raise InputError(
