@@ -54,5 +54,5 @@ $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[cvx,dev,report]'
+	$(INSTALL) -e '.[cvx,dev,report,torch]'
 	@touch $@ $(VENV)/.report

@@ -18,8 +18,8 @@ from fedtempo.theory.round_time import round_cost
 CLIENT_BLOCK = 16_384  # clients in one block: its arrays stay in the cache however large the fleet is
 
 
-# Of the total time: within it one cohort size is as good as another. Around K* times differ by about 1/K*² from one K to
-# the next, so sizes up to a thousand are told apart; beyond, telling them apart would only cost time.
+# Of the total time: within it one cohort size is as good as another. Around K* times differ by about 1/K*² from one K
+# to the next, so sizes up to a thousand are told apart; beyond, telling them apart would only cost time.
 SMALL_COHORT, COHORT_TOLERANCE, LARGE_COHORT_TOLERANCE = 1000, 1e-9, 1e-6
 
 

@@ -1,0 +1,188 @@
+"""Images of digits and letters, and their split among clients."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from fedtempo.checks import InputError, Integers, check_choice, check_count
+from fedtempo.data import partition as split
+from fedtempo.data.federation import FederatedData, Inputs
+from fedtempo.data.idx import Bytes, parse_idx, read_content, read_idx
+from fedtempo.data.sources import OFFICIAL_MD5, SETS, check_md5, find
+from fedtempo.randomness import stream
+
+__all__ = ["LabelledImages", "image_data", "load_emnist", "load_emnist_or_mnist", "load_mnist", "read_idx"]
+
+FIRST_LOWER_CASE = 36  # of the classes of EMNIST: 0-9, A-Z, a-z
+NUM_LETTERS = 10
+HELD_OUT_SHARE = 0.15
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LabelledImages:
+    """Images as (n, height, width) bytes with labels from 0, for training and for testing."""
+
+    train_images: Bytes
+    train_labels: Integers
+    test_images: Bytes
+    test_labels: Integers
+    num_classes: int
+    name: str
+
+    def __post_init__(self) -> None:
+        """Check that images and labels go together."""
+        for part, images, labels in (
+            ("training", self.train_images, self.train_labels), ("testing", self.test_images, self.test_labels)
+        ):  # fmt: skip
+            if images.ndim != 3 or labels.shape != images.shape[:1] or labels.size == 0:
+                raise InputError(
+                    f"{self.name} must have images for {part} with a label each, got shapes {images.shape} and "
+                    f"{labels.shape}"
+                )
+            if labels.max() >= self.num_classes:
+                raise InputError(f"labels of {self.name} must be below {self.num_classes}, got {labels.max()}")
+        if self.train_images.shape[1:] != self.test_images.shape[1:]:
+            raise InputError(
+                f"{self.name} must have images of one size, got {self.train_images.shape[1:]} for training and "
+                f"{self.test_images.shape[1:]} for testing"
+            )
+
+
+def image_data(
+    *,
+    dataset: Literal["mnist", "emnist-letters", "emnist-letters-or-mnist"],
+    num_clients: int,
+    num_samples: int,
+    seed: int,
+    partition: Literal["classes", "dirichlet", "iid"] = "classes",
+    classes: tuple[int, int] = (1, 10),
+    concentration: float = 0.5,
+) -> FederatedData:
+    """Split a random part of an image set among clients; pixels run from 0 to 1.
+
+    ``partition`` is ``classes`` (each client has from lowest to highest ``classes``), ``dirichlet`` (each class is
+    split with this ``concentration``) or ``iid``. Sizes follow a power law, except that dirichlet has its own. Where
+    the set has fewer than num_samples images for training, all are used and the name says how many.
+    """
+    load = check_choice("dataset", dataset, tuple(LOADERS))
+    check_choice("partition", partition, ("classes", "dirichlet", "iid"))
+    check_count("num_clients", num_clients)
+    check_count("num_samples", num_samples)
+    images = LOADERS[load]()
+    labels, rng = images.train_labels, stream(seed, "partition")
+    total = min(num_samples, labels.size)
+    if partition == "dirichlet":
+        order, offsets = split.dirichlet(labels, num_clients, total, concentration, rng)
+    else:
+        # At least a tenth of the mean, so that the smallest clients can be trained on.
+        sizes = split.power_law_sizes(num_clients, total, rng, max(1, total // (10 * num_clients)))
+        if partition == "classes":
+            order, offsets = split.by_classes(labels, sizes, classes, rng)
+        else:
+            order, offsets = split.iid(labels, sizes, rng)
+    return FederatedData(
+        inputs=_pixels(images.train_images[order]), labels=labels[order], offsets=offsets,
+        test_inputs=_pixels(images.test_images), test_labels=images.test_labels,
+        num_classes=images.num_classes, input_shape=(1, *images.train_images.shape[1:]),
+        name=images.name if total == num_samples else f"{images.name}, {total:,} samples",
+    )  # fmt: skip
+
+
+def load_mnist() -> LabelledImages:
+    """Load the ten digits of MNIST."""
+    return _read_set("mnist")
+
+
+def load_emnist() -> LabelledImages:
+    """Load the first ten lower-case letters that EMNIST (by class) has, upright and labelled from 0.
+
+    Of the official files these are a to j, with the official test images. Files of other sizes are taken as a part of
+    EMNIST: how they tell training from testing means little, so both are pooled, and 15 % of each letter are held out
+    for testing, the same images whatever the seed of the split.
+    """
+    everything = _read_set("emnist")
+    labels = np.concatenate([everything.train_labels, everything.test_labels])
+    held = np.bincount(labels, minlength=everything.num_classes)[FIRST_LOWER_CASE:]
+    letters = np.flatnonzero(held >= 2)[:NUM_LETTERS]  # one image for training, one for testing
+    if letters.size < NUM_LETTERS:
+        raise InputError(f"{everything.name} must have {NUM_LETTERS} lower-case letters, got {letters.size}")
+    chosen = _only_letters(everything, letters)
+    return _pooled(chosen) if everything.name.startswith("partial") else chosen
+
+
+def load_emnist_or_mnist() -> LabelledImages:
+    """Load the letters of EMNIST, or MNIST if this machine has no EMNIST; the name then says so."""
+    try:
+        find("emnist")
+    except InputError:
+        mnist = load_mnist()
+        return replace(mnist, name=f"{mnist.name} instead of EMNIST")
+    return load_emnist()
+
+
+LOADERS = {"mnist": load_mnist, "emnist-letters": load_emnist, "emnist-letters-or-mnist": load_emnist_or_mnist}
+
+
+def _read_set(dataset: str) -> LabelledImages:
+    """Read the four files of a set. Files of other sizes than the official ones are a part of it, and named so."""
+    image_set = SETS[dataset]
+    arrays = []
+    for path, name, size in zip(find(dataset), image_set.files, np.repeat(image_set.official_sizes, 2), strict=True):
+        content = read_content(path)
+        arrays.append(parse_idx(path, content))
+        # Of the official size, but with other bytes, a file is damaged or belongs to another set.
+        if len(arrays[-1]) == size and name in OFFICIAL_MD5:
+            check_md5(name, content)
+    train_images, train_labels, test_images, test_labels = arrays
+    official = (len(train_images), len(test_images)) == image_set.official_sizes
+    return LabelledImages(
+        train_images, train_labels.astype(np.int64), test_images, test_labels.astype(np.int64),
+        image_set.num_classes, image_set.title if official else f"partial {image_set.title}",
+    )  # fmt: skip
+
+
+def _only_letters(everything: LabelledImages, letters: Integers) -> LabelledImages:
+    """Keep some lower-case letters, labelled from 0, and turn them upright: EMNIST stores images transposed."""
+    new_label = np.full(everything.num_classes, -1)
+    new_label[FIRST_LOWER_CASE + letters] = np.arange(letters.size)
+
+    def chosen(images: Bytes, labels: Integers) -> tuple[Bytes, Integers]:
+        rows = np.flatnonzero(new_label[labels] >= 0)
+        return images[rows].swapaxes(1, 2), new_label[labels[rows]]
+
+    return LabelledImages(
+        *chosen(everything.train_images, everything.train_labels),
+        *chosen(everything.test_images, everything.test_labels),
+        letters.size, f"{everything.name}, letters {_in_words(letters)}",
+    )  # fmt: skip
+
+
+def _pooled(images: LabelledImages) -> LabelledImages:
+    """Pool the images for training and testing, and hold out a share of each class for testing."""
+    everything = np.concatenate([images.train_images, images.test_images])
+    labels = np.concatenate([images.train_labels, images.test_labels])
+    rng = stream(0, "held out")
+    held_out = np.zeros(labels.size, dtype=bool)
+    for label in range(images.num_classes):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        held_out[rows[: max(1, round(HELD_OUT_SHARE * rows.size))]] = True
+    return LabelledImages(
+        everything[~held_out], labels[~held_out], everything[held_out], labels[held_out],
+        images.num_classes, images.name,
+    )  # fmt: skip
+
+
+def _in_words(letters: Integers) -> str:
+    """Return letters, numbered from 0 for a, as a reader would name them: "a-i and k"."""
+    runs = np.split(letters, np.flatnonzero(np.diff(letters) > 1) + 1)
+    ends = [(chr(ord("a") + run[0]), chr(ord("a") + run[-1])) for run in runs]
+    words = [first if first == last else f"{first}-{last}" for first, last in ends]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _pixels(images: Bytes) -> Inputs:
+    """Return each image as a line of numbers from 0 to 1."""
+    pixels: Inputs = images.reshape(len(images), -1).astype(np.float32)
+    pixels /= 255
+    return pixels

@@ -1,0 +1,81 @@
+"""Checked dataclasses from TOML tables: unknown keys, wrong types and missing values get one sentence."""
+
+import difflib
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from fedtempo.checks import InputError
+
+T = TypeVar("T")
+
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def from_table(kind: type[T], table: object, where: str = "") -> T:
+    """Return a dataclass from a table; ``where`` is the table's name in messages."""
+    if not isinstance(table, Mapping):
+        raise InputError(f"{where or 'the file'} must be a table, got {table!r}")
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    for key in table:
+        if key not in known:
+            raise InputError(f"{_path(where, key)} must be a known setting, got {key!r}{nearest(key, known)}")
+    values = {}
+    for name, field in known.items():
+        if name in table:
+            values[name] = _convert(hints[name], table[name], _path(where, name))
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise InputError(f"{_path(where, name)} must be given, got nothing")
+    try:
+        return kind(**values)
+    except InputError as error:
+        raise InputError(f"{where}: {error}" if where else str(error)) from None
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with another laid over it, table by table."""
+    result = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def nearest(name: str, known: Mapping[str, Any]) -> str:
+    """Return a hint at the nearest known name, or at all of them."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+
+
+def _path(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        kinds = [kind for kind in inside if kind is not type(None)]
+        return _convert(kinds[0], value, where)
+    if origin is Literal:
+        if value not in inside:
+            raise InputError(f"{where} must be one of {', '.join(map(str, inside))}, got {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list) or (inside[-1] is not ... and len(value) != len(inside)):
+            size = "" if inside[-1] is ... else f" of {len(inside)}"
+            raise InputError(f"{where} must be a list{size}, got {value!r}")
+        return tuple(_convert(inside[0], item, where) for item in value)
+    if origin in (dict, Mapping):
+        if not isinstance(value, dict):
+            raise InputError(f"{where} must be a table, got {value!r}")
+        return value
+    if is_dataclass(hint):
+        return from_table(hint, value, where)  # type: ignore[arg-type]
+    right = isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not right:
+        raise InputError(f"{where} must be {WORDS[hint]}, got {value!r}")
+    return value

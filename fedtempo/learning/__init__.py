@@ -1,0 +1,1 @@
+"""What clients and server learn: trainers behind one seam, and the aggregator."""

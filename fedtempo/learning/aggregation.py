@@ -1,0 +1,80 @@
+"""What the server does with the updates of a round."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fedtempo.checks import Integers, Vector, check_fraction
+from fedtempo.learning.trainer import Parameters
+
+
+@dataclass(eq=False)
+class Aggregator:
+    """w ← w + v with v ← m v + d and d = Σ_j weight_j Δ_j; weights as in Lemma 1 make d unbiased.
+
+    With a memory of each client's last update y_i, only what is new enters: d = Σ p y + Σ_j weight_j (Δ_j - y_j), as
+    unbiased as without and less noisy (FedVARP). The memory holds one model for each client that was drawn.
+    """
+
+    data_share: Vector
+    momentum: float = 0.0  # m
+    memory: bool = False
+    velocity: Parameters | None = None
+    remembered: dict[int, Parameters] = field(default_factory=dict)  # y_i; 0 for the others
+    mean_remembered: Parameters | None = None  # Σ p y
+
+    def __post_init__(self) -> None:
+        """Check the momentum."""
+        check_fraction("momentum", self.momentum)
+
+    def apply(
+        self, model: Parameters, members: Integers, updates: Parameters, weights: Vector
+    ) -> tuple[Parameters, float]:
+        """Return the next model, and the norm of the aggregate Σ_j weight_j Δ_j without memory or momentum."""
+        aggregate = weights.astype(np.float32) @ updates if len(members) else np.zeros_like(model)
+        norm = float(np.linalg.norm(aggregate.astype(np.float64)))
+        step = self._with_memory(aggregate, members, updates, weights) if self.memory else aggregate
+        if self.momentum:
+            self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step
+            step = self.velocity
+        return model + step, norm
+
+    def reset(self) -> None:
+        """Forget everything: training starts again from w₀."""
+        self.velocity, self.mean_remembered = None, None
+        self.remembered.clear()
+
+    def state(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return all that a resumed run needs, as arrays."""
+        arrays: dict[str, npt.NDArray[np.generic]] = {}
+        if self.velocity is not None:
+            arrays["velocity"] = self.velocity
+        if self.mean_remembered is not None:
+            arrays["mean_remembered"] = self.mean_remembered
+            arrays["remembered_clients"] = np.array(list(self.remembered), dtype=np.int64)
+            arrays["remembered"] = np.array(list(self.remembered.values()))
+        return arrays
+
+    def restore(self, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
+        """Take up the state that ``state`` returned."""
+        self.reset()
+        self.velocity = arrays.get("velocity")  # type: ignore[assignment]
+        self.mean_remembered = arrays.get("mean_remembered")  # type: ignore[assignment]
+        clients = arrays.get("remembered_clients", np.empty(0, dtype=np.int64))
+        self.remembered = dict(zip(clients.tolist(), arrays.get("remembered", np.empty(0)), strict=True))
+
+    def _with_memory(
+        self, aggregate: Parameters, members: Integers, updates: Parameters, weights: Vector
+    ) -> Parameters:
+        mean = np.zeros_like(aggregate) if self.mean_remembered is None else self.mean_remembered
+        step = mean + aggregate
+        for j, client in enumerate(members.tolist()):
+            old = self.remembered.get(client)
+            share = np.float32(self.data_share[client])
+            if old is not None:
+                step = step - np.float32(weights[j]) * old
+            mean = mean + share * (updates[j] if old is None else updates[j] - old)
+            self.remembered[client] = updates[j].copy()
+        self.mean_remembered = mean
+        return step

@@ -1,0 +1,31 @@
+"""Neural networks that the setups train."""
+
+import torch
+from torch import nn
+
+
+class LeNet5(nn.Module):
+    """LeNet-5 for 28 × 28 images, with ReLU and max pooling."""
+
+    def __init__(self, num_classes: int = 10) -> None:
+        """Build the layers with torch's default initialisation: from zeros a network cannot learn."""
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 6, kernel_size=5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, kernel_size=5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+            nn.Linear(84, num_classes),
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        logits: torch.Tensor = self.layers(images)
+        return logits

@@ -1,0 +1,1 @@
+"""Who trains: policies behind one seam, which know nothing of models or sockets."""

@@ -1,0 +1,69 @@
+"""Policies with one distribution for the whole run."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedtempo.checks import Vector, check_count
+from fedtempo.fleet import Fleet
+from fedtempo.policies.policy import RoundContext, RoundPlan, RoundReport
+from fedtempo.theory.sampling import DrawTable, aggregation_weights, check_sampling_prob, draw_cohort
+
+
+class FixedSampling:
+    """Draw K clients with replacement from one q each round; weights as in Lemma 1."""
+
+    def __init__(self, fleet: Fleet, sampling_prob: Vector, cohort_size: int) -> None:
+        """Prepare draws from q."""
+        self.fleet, self.cohort_size = fleet, check_count("cohort_size", cohort_size)
+        self.sampling_prob = check_sampling_prob(sampling_prob, len(fleet))
+        self.table = DrawTable.of(self.sampling_prob)
+
+    def plan(self, context: RoundContext) -> RoundPlan:
+        """Draw a cohort."""
+        drawn = draw_cohort(self.table, self.cohort_size, context.rng)
+        members, first, counts = np.unique(drawn, return_index=True, return_counts=True)
+        weights = aggregation_weights(drawn, self.sampling_prob, self.fleet.data_share)[first] * counts
+        return RoundPlan(members=members, counts=counts, weights=weights)
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn nothing: q is fixed."""
+
+
+class FullParticipation:
+    """Everyone trains in each round, with its data share as weight."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        """Take the fleet."""
+        self.everyone, self.weights = np.arange(len(fleet)), fleet.data_share
+
+    def plan(self, context: RoundContext) -> RoundPlan:
+        """Take everyone."""
+        return RoundPlan(members=self.everyone, weights=self.weights)
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn nothing."""
+
+
+class AuthorsUniform:
+    """The uniform baseline of the paper's code: K distinct clients, a plain mean, and local steps scaled by p_i N.
+
+    It is not unbiased; the preset ``authors-code`` keeps it to compare with.
+    """
+
+    def __init__(self, fleet: Fleet, cohort_size: int) -> None:
+        """Take the fleet; the cohort cannot be larger than it."""
+        self.fleet, self.cohort_size = fleet, min(check_count("cohort_size", cohort_size), len(fleet))
+
+    def plan(self, context: RoundContext) -> RoundPlan:
+        """Draw distinct clients."""
+        members = np.sort(context.rng.choice(len(self.fleet), self.cohort_size, replace=False))
+        scale = self.fleet.data_share[members] * len(self.fleet)
+        weights = np.full(len(members), 1 / len(members))
+        return RoundPlan(members=members, weights=weights, step_size=context.step_size * scale)
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn nothing."""
+
+
+Sampler = Callable[[Fleet], Vector]  # a user's own sampler: one function from fleet to q

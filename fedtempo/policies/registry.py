@@ -1,0 +1,124 @@
+"""Policies by name: the built-in ones, and a user's own by entry point."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from fedtempo.checks import InputError, check_nonnegative
+from fedtempo.policies.fixed import AuthorsUniform, FixedSampling, FullParticipation, Sampler
+from fedtempo.policies.policy import Policy, PolicySetting
+from fedtempo.policies.proposed import PilotedSampling, PilotSettings
+from fedtempo.theory.optimum import optimal_sampling
+from fedtempo.theory.sampling import uniform_sampling, weighted_sampling
+
+ENTRY_POINTS = "fedtempo.policies"
+Factory = Callable[[PolicySetting], Policy]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One policy in the list."""
+
+    description: str
+    make: Factory
+
+
+def _uniform(setting: PolicySetting) -> Policy:
+    options = _checked(setting, {"replacement": True})
+    if options["replacement"]:
+        return FixedSampling(setting.fleet, uniform_sampling(setting.fleet), setting.cohort_size)
+    return AuthorsUniform(setting.fleet, setting.cohort_size)
+
+
+def _weighted(setting: PolicySetting) -> Policy:
+    _checked(setting, {})
+    return FixedSampling(setting.fleet, weighted_sampling(setting.fleet), setting.cohort_size)
+
+
+def _full(setting: PolicySetting) -> Policy:
+    _checked(setting, {})
+    return FullParticipation(setting.fleet)
+
+
+def _piloted(scheme: str) -> Factory:
+    def make(setting: PolicySetting) -> Policy:
+        names = [field.name for field in fields(PilotSettings)]
+        options = _checked(setting, dict.fromkeys(names), needed=("losses",))
+        given = {name: value for name, value in options.items() if value is not None}
+        pilots = PilotSettings(**(given | {"losses": tuple(given["losses"])}))
+        return PilotedSampling(setting.fleet, setting.cohort_size, pilots, scheme=scheme)
+
+    return make
+
+
+def _oracle(setting: PolicySetting) -> Policy:
+    options = _checked(setting, {"beta_over_alpha": None, "floor": 0.05}, needed=("beta_over_alpha",))
+    if setting.known_gradient_bound is None:
+        raise InputError(
+            "proposed-oracle must know the gradient bounds beforehand, got an engine that cannot tell them"
+        )
+    known = replace(setting.fleet, gradient_bound=setting.known_gradient_bound())
+    ratio = check_nonnegative("beta_over_alpha", options["beta_over_alpha"])
+    q = optimal_sampling(known, cohort_size=setting.cohort_size, beta_over_alpha=ratio, floor=options["floor"])
+    return FixedSampling(setting.fleet, q, setting.cohort_size)
+
+
+BUILT_IN: dict[str, Entry] = {
+    "uniform": Entry("every client with the same probability", _uniform),
+    "weighted": Entry("in proportion to the data share", _weighted),
+    "statistical": Entry(
+        "in proportion to data share × gradient bound, after pilots that measure it", _piloted("statistical")
+    ),
+    "full": Entry("all clients in each round", _full),
+    "proposed": Entry("the paper's scheme: pilots, estimates, exact optimum", _piloted("proposed")),
+    "proposed-oracle": Entry("the same with gradient bounds and β/α known beforehand, no pilots", _oracle),
+}
+
+
+def available_policies() -> dict[str, Entry]:
+    """Return every policy by name: the built-in ones, then those that installed packages bring."""
+    found = dict(BUILT_IN)
+    for point in entry_points(group=ENTRY_POINTS):
+        found.setdefault(point.name, Entry(f"from {point.value}", partial(_installed, point)))
+    return found
+
+
+def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
+    return make(point.load(), setting)
+
+
+def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Policy:
+    """Return a policy from its name, a ready policy, a class that takes the setting, or a function from fleet to q."""
+    if isinstance(policy, str):
+        known = available_policies()
+        if policy not in known:
+            near = difflib.get_close_matches(policy, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"policy must be one of {', '.join(known)}, got {policy!r}{hint}")
+        return known[policy].make(setting)
+    if isinstance(policy, type):
+        if not (hasattr(policy, "plan") and hasattr(policy, "observe")):
+            raise InputError(f"a policy must have the methods plan and observe, got {policy.__name__}")
+        return policy(setting)  # type: ignore[no-any-return]
+    if isinstance(policy, Policy):
+        return policy
+    if callable(policy):
+        return FixedSampling(setting.fleet, policy(setting.fleet), setting.cohort_size)
+    raise InputError(f"policy must be a name, a policy, a class or a function from fleet to q, got {policy!r}")
+
+
+def _checked(setting: PolicySetting, known: Mapping[str, Any], needed: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the options over their defaults; unknown ones are refused with the nearest name."""
+    for name in setting.options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known) or 'none'}"
+            raise InputError(f"options of a policy must be known, got {name!r}{hint}")
+    options = {**known, **setting.options}
+    for name in needed:
+        if options[name] is None:
+            raise InputError(f"{name} must be given for this policy, got none; put it into its [policy.<name>] table")
+    return options

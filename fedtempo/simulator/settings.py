@@ -1,0 +1,66 @@
+"""How a simulated run trains and when it ends."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from fedtempo.checks import InputError, check_choice, check_count, check_fraction, check_nonnegative, check_positive
+from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
+from fedtempo.theory.round_time import DUPLICATES, Duplicates
+
+Schedule = Literal["constant", "inverse"]
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingSettings:
+    """Federated training, shared by every policy under comparison."""
+
+    cohort_size: int  # K
+    local_steps: int = 50  # E
+    batch_size: int = 24
+    step_size: float = 0.1  # η₀
+    schedule: Schedule = "inverse"  # η₀/(1+r), or constant
+    weight_decay: float = 0.0  # λ: each loss gets λ/2 ‖w‖²
+    server_momentum: float = 0.0
+    server_memory: bool = False  # control variates: the last update of each client
+    link: LinkMode = "paper"
+    duplicates: Duplicates = "paper"
+    evaluate_every: int = 1  # rounds
+
+    def __post_init__(self) -> None:
+        """Check each setting."""
+        for name in ("cohort_size", "local_steps", "batch_size", "evaluate_every"):
+            check_count(name, getattr(self, name))
+        check_positive("step_size", self.step_size)
+        check_nonnegative("weight_decay", self.weight_decay)
+        check_fraction("server_momentum", self.server_momentum)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("link", self.link, LINK_MODES)
+        check_choice("duplicates", self.duplicates, DUPLICATES)
+
+    def step_size_of(self, round_index: int) -> float:
+        """Return η of a round."""
+        return self.step_size / (1 + round_index) if self.schedule == "inverse" else self.step_size
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StopSettings:
+    """A run ends when it reaches the target it was given, or at a limit. Pilots do not count towards the limits."""
+
+    target_loss: float | None = None
+    target_accuracy: float | None = None  # if both are given, both must be reached
+    max_rounds: int | None = None
+    max_time: float | None = None  # simulated seconds
+
+    def __post_init__(self) -> None:
+        """Check that the run ends."""
+        if self.max_rounds is None and self.max_time is None:
+            raise InputError("a run must have a limit, got neither max_rounds nor max_time")
+        if self.max_rounds is not None:
+            check_count("max_rounds", self.max_rounds)
+        if self.max_time is not None:
+            check_positive("max_time", self.max_time)
+        if self.target_loss is not None:
+            check_positive("target_loss", self.target_loss)
+        if self.target_accuracy is not None:
+            check_fraction("target_accuracy", self.target_accuracy)

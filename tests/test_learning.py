@@ -1,0 +1,209 @@
+"""Trainers: the fast ones equal the readable one, and no client's result depends on its company."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedtempo.checks import InputError
+from fedtempo.data.federation import FederatedData
+from fedtempo.data.synthetic import synthetic_data
+from fedtempo.learning.aggregation import Aggregator
+from fedtempo.learning.batches import Batches
+from fedtempo.learning.models import LeNet5
+from fedtempo.learning.readable import ReadableSoftmax
+from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.learning.torch_module import TorchTrainer
+from fedtempo.learning.trainer import LocalWork
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic_data(alpha=1.0, beta=1.0, num_clients=8, num_samples=900, seed=3)
+
+
+def linear_module():
+    module = nn.Linear(60, 10)
+    nn.init.zeros_(module.weight)
+    nn.init.zeros_(module.bias)
+    return module
+
+
+def trainers(data):
+    return {
+        "readable": ReadableSoftmax(data),
+        "softmax": SoftmaxTrainer(data),
+        "torch": TorchTrainer(data, linear_module),
+    }
+
+
+def work_of(data, clients, *, seed=0, round_index=0, steps=5, size=0.1, decay=0.0):
+    clients = np.array(clients)
+    batches = Batches(data.offsets, batch_size=24, seed=seed)
+    return LocalWork(
+        start=np.zeros(len(clients), dtype=np.int64),
+        rows=batches.draw(clients, round_index, steps),
+        local_steps=np.full(len(clients), steps),
+        step_size=np.full(len(clients), size),
+        weight_decay=decay,
+    )
+
+
+def as_classes(model, name, data):
+    """Bring parameters to the rows [w_c, b_c] of each class: torch keeps all weights before all biases."""
+    if name != "torch":
+        return model.reshape(data.num_classes, -1)
+    return np.c_[model[:-10].reshape(10, 60), model[-10:]]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_after_20_rounds_all_trainers_have_the_same_model(data, decay):
+    models, outcomes = {}, {}
+    for name, trainer in trainers(data).items():
+        model = trainer.initial_model(np.random.default_rng(0))
+        aggregator = Aggregator(data.data_share)
+        for r in range(20):
+            clients = np.random.default_rng(r).choice(8, 3, replace=False)
+            result = trainer.train(
+                model[None], work_of(data, clients, round_index=r, steps=10, size=0.1 / (1 + r), decay=decay)
+            )
+            model, _ = aggregator.apply(model, clients, result.update, np.full(3, 1 / 3))
+        models[name] = as_classes(model, name, data)
+        evaluation = trainer.evaluate(model)
+        outcomes[name] = np.array([
+            evaluation.loss, evaluation.accuracy, *result.largest_gradient_norm, *result.mean_gradient_norm,
+            *result.mean_loss, *result.update_norm, *trainer.client_losses(model, np.array([2, 5])),
+        ])  # fmt: skip
+    assert np.abs(models["readable"]).max() > 0.1
+    for name in ("softmax", "torch"):
+        np.testing.assert_allclose(models[name], models["readable"], atol=1e-5)
+        np.testing.assert_allclose(outcomes[name], outcomes["readable"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["softmax", "torch"])
+def test_a_client_gets_the_same_bytes_whoever_else_is_in_the_call(data, name):
+    trainer = trainers(data)[name]
+    rng = np.random.default_rng(1)
+    models = rng.normal(size=(3, trainer.num_parameters)).astype(np.float32) * 0.1
+    alone = trainer.train(models[1:2], work_of(data, [4], round_index=7))
+    many = work_of(data, [0, 4, 4, 6], round_index=7)
+    many = LocalWork(
+        start=np.array([0, 1, 2, 1]), rows=many.rows, local_steps=many.local_steps, step_size=many.step_size
+    )
+    together = trainer.train(models, many)
+    np.testing.assert_array_equal(together.update[1], alone.update[0])
+    assert together.largest_gradient_norm[1] == alone.largest_gradient_norm[0]
+    assert np.any(together.update[2] != alone.update[0])
+
+
+@pytest.mark.parametrize("name", ["readable", "softmax", "torch"])
+def test_each_client_has_its_own_steps_and_step_size(data, name):
+    trainer = trainers(data)[name]
+    model = trainer.initial_model(np.random.default_rng(0))[None]
+    both = work_of(data, [1, 1], steps=6)
+    uneven = LocalWork(start=both.start, rows=both.rows, local_steps=np.array([6, 2]), step_size=np.array([0.1, 0.05]))
+    result = trainer.train(model, uneven)
+    short = trainer.train(model, work_of(data, [1], steps=6, size=0.05))
+    assert np.linalg.norm(result.update[1]) < np.linalg.norm(short.update[0])
+    first_step = LocalWork(
+        start=both.start[:1], rows=both.rows[:1], local_steps=np.array([1]), step_size=np.array([0.1])
+    )
+    one = trainer.train(model, first_step)
+    assert one.largest_gradient_norm[0] == pytest.approx(one.mean_gradient_norm[0])
+    assert one.update_norm[0] == pytest.approx(0.1 * one.mean_gradient_norm[0], rel=1e-5)
+
+
+def test_batches_depend_on_seed_round_and_client_alone(data):
+    batches = Batches(data.offsets, batch_size=24, seed=5)
+    rows = batches.draw(np.array([2, 6]), 3, 4)
+    np.testing.assert_array_equal(rows[1], batches.draw(np.array([6]), 3, 4)[0])
+    assert np.any(rows[1] != batches.draw(np.array([6]), 4, 4)[0])
+    assert np.any(rows[1] != Batches(data.offsets, batch_size=24, seed=6).draw(np.array([6]), 3, 4)[0])
+    for client, drawn in zip((2, 6), rows, strict=True):
+        assert data.offsets[client] <= drawn.min()
+        assert drawn.max() < data.offsets[client + 1]
+    counts = np.bincount(batches.draw(np.array([0]), 0, 2000).ravel())[: data.sizes[0]]
+    expected = 2000 * 24 / data.sizes[0]
+    assert np.sum((counts - expected) ** 2 / expected) < data.sizes[0] + 5 * np.sqrt(2 * data.sizes[0])
+
+
+def image_data():
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(10), 12)
+    images = 0.1 * rng.random((120, 28, 28), dtype=np.float32)
+    for image, label in zip(images, labels, strict=True):
+        image[2 * label : 2 * label + 6] = 1.0  # a bar whose height tells the classes apart
+    inputs = images.reshape(120, 784)
+    return FederatedData(inputs, labels, np.arange(0, 121, 30), inputs[:50], labels[:50], 10, (1, 28, 28), "made up")
+
+
+def test_lenet_learns_and_starts_from_a_seed():
+    data = image_data()
+    trainer = TorchTrainer(data, LeNet5)
+    before = torch.random.get_rng_state()
+    model = trainer.initial_model(np.random.default_rng(4))
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(model, trainer.initial_model(np.random.default_rng(4)))
+    assert np.any(model != trainer.initial_model(np.random.default_rng(5)))
+    assert trainer.num_parameters == 61_706
+    first = trainer.evaluate(model).loss
+    for r in range(8):
+        result = trainer.train(model[None], work_of(data, range(4), round_index=r, steps=10, size=0.2))
+        model = model + result.update.mean(axis=0)
+    assert trainer.evaluate(model).loss < 0.9 * first
+
+
+def test_a_module_with_buffers_is_refused(data):
+    with pytest.raises(InputError, match="buffers"):
+        TorchTrainer(data, lambda: nn.Sequential(nn.BatchNorm1d(60), nn.Linear(60, 10)))
+
+
+def test_aggregation_adds_weighted_updates_and_momentum():
+    updates = np.array([[1.0, 0.0], [0.0, 2.0]], dtype=np.float32)
+    aggregator = Aggregator(np.array([0.5, 0.5]), momentum=0.5)
+    members, weights = np.array([0, 1]), np.array([0.25, 0.5])
+    model, norm = aggregator.apply(np.zeros(2, dtype=np.float32), members, updates, weights)
+    np.testing.assert_allclose(model, [0.25, 1.0])
+    assert norm == pytest.approx(np.hypot(0.25, 1.0))
+    model, _ = aggregator.apply(model, members[:0], updates[:0], weights[:0])  # nobody came: momentum goes on
+    np.testing.assert_allclose(model, [0.375, 1.5])
+
+
+def test_memory_stays_unbiased_and_takes_the_noise_away():
+    rng = np.random.default_rng(6)
+    share, updates = np.array([0.2, 0.3, 0.5]), rng.normal(size=(3, 4)).astype(np.float32)
+    start = np.zeros(4, dtype=np.float32)
+    full = share @ updates
+    for old_noise in (1.0, 0.0):
+        old = updates + old_noise * rng.normal(size=(3, 4)).astype(np.float32)
+        expected = np.zeros(4)
+        for client in range(3):  # K = 1 with q = 1/3
+            aggregator = Aggregator(share, memory=True)
+            for i in range(3):
+                aggregator.apply(start, np.array([i]), old[i : i + 1], np.zeros(1))
+            step, _ = aggregator.apply(
+                start, np.array([client]), updates[client : client + 1], np.array([share[client] * 3])
+            )
+            expected += step / 3
+            if old_noise == 0:
+                np.testing.assert_allclose(step, full, atol=1e-6)
+        np.testing.assert_allclose(expected, full, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"momentum": 0.7}, {"memory": True}, {"momentum": 0.3, "memory": True}])
+def test_the_aggregator_goes_on_from_its_state(settings):
+    rng = np.random.default_rng(7)
+    share = np.full(5, 0.2)
+    one = Aggregator(share, **settings)
+    model = np.zeros(3, dtype=np.float32)
+    for r in range(6):
+        members = np.sort(rng.choice(5, 2, replace=False))
+        updates, weights = rng.normal(size=(2, 3)).astype(np.float32), rng.random(2)
+        if r == 3:
+            other = Aggregator(share, **settings)
+            other.restore({name: array.copy() for name, array in one.state().items()})
+            again = model.copy()
+        model, _ = one.apply(model, members, updates, weights)
+        if r >= 3:
+            again, _ = other.apply(again, members, updates, weights)
+    np.testing.assert_array_equal(model, again)

@@ -1,0 +1,338 @@
+"""`fedtempo run` and its records: equal bytes for equal runs, also after a kill, and one sentence for bad input."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtempo import read_fleet
+from fedtempo.cli import main
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.experiments.records import RECORDS, read_lines
+
+ROOT = Path(__file__).parent.parent
+
+SMALL = """
+name = "small"
+[data]
+kind = "synthetic"
+clients = 10
+samples = 800
+[model]
+kind = "softmax"
+[times]
+compute = { kind = "exponential", mean = 1.0 }
+upload = { kind = "uniform", low = 0.2, high = 2.0 }
+[training]
+cohort_size = 3
+local_steps = 5
+[stop]
+max_rounds = 6
+[policy.proposed]
+losses = [2.2, 2.1]
+max_rounds = 4
+[policy.weighted.training]
+step_size = 0.05
+[presets.best.training]
+link = "shared"
+duplicates = "physical"
+"""
+
+
+def command(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return ended.value.code
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys):
+    assert command("run", config, "--policy", "uniform", "--seed", 3, "-o", tmp_path / "out") == 0
+    out = capsys.readouterr().out
+    assert "all rounds run" in out
+    header, *rounds, summary = read_lines(tmp_path / "out" / RECORDS)
+    assert header["header"]["policy"] == "uniform"
+    assert header["header"]["seed"] == 3
+    assert header["header"]["config"]["training"]["cohort_size"] == 3
+    assert len(header["header"]["data_checksum"]) == 64
+    assert header["header"]["versions"]["numpy"] == np.__version__
+    assert [record["round"] for record in rounds] == list(range(6))
+    assert summary["end"] == "max_rounds"
+    assert sorted(os.listdir(tmp_path / "out")) == [RECORDS]
+
+
+def test_the_folder_has_a_sensible_default(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("run", config, "--policy", "weighted", "--preset", "best", "--max-rounds", 2) == 0
+    assert (tmp_path / "runs/small/best/weighted/seed0" / RECORDS).exists()
+
+
+def test_a_finished_run_is_not_run_again_and_another_is_refused(config, tmp_path, capsys):
+    arguments = ["run", config, "--policy", "weighted", "-o", tmp_path / "out"]
+    assert command(*arguments) == 0
+    before = (tmp_path / "out" / RECORDS).stat().st_mtime_ns
+    assert command(*arguments) == 0
+    assert (tmp_path / "out" / RECORDS).stat().st_mtime_ns == before
+    assert command(*arguments, "--seed", 1) == 2
+    assert "got another run's records" in capsys.readouterr().err
+
+
+def test_presets_and_policies_lie_over_the_file(config):
+    experiment, _ = read_experiment(config)
+    assert experiment.training.link == "paper"
+    best, _ = read_experiment(config, "best")
+    assert (best.training.link, best.training.duplicates) == ("shared", "physical")
+    assert for_policy(best, "weighted")[0].step_size == 0.05
+    training, options = for_policy(best, "proposed")
+    assert training.step_size == 0.1
+    assert options == {"losses": [2.2, 2.1], "max_rounds": 4}
+
+
+@pytest.mark.parametrize("policy", ["uniform", "proposed"])
+def test_a_run_killed_at_random_ends_with_the_same_bytes(config, tmp_path, policy):
+    config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 400"))
+    shown = [sys.executable, "-c", KILLABLE, config, policy]
+    subprocess.run([*shown, tmp_path / "whole"], check=True)
+    whole = (tmp_path / "whole" / RECORDS).read_bytes()
+    rng, kills = np.random.default_rng(0), 0
+    for _ in range(40):
+        process = subprocess.Popen([*shown, tmp_path / "killed"])
+        deadline, size = time.monotonic() + 60, -1
+        grow = int(rng.integers(1, 60_000))
+        begun = (tmp_path / "killed" / RECORDS).stat().st_size if (tmp_path / "killed" / RECORDS).exists() else 0
+        while process.poll() is None and time.monotonic() < deadline:
+            size = (tmp_path / "killed" / RECORDS).stat().st_size if (tmp_path / "killed" / RECORDS).exists() else 0
+            if size > begun + grow:
+                break
+            time.sleep(0.005)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+        if kills == 4:
+            subprocess.run([*shown, tmp_path / "killed"], check=True)
+            break
+    assert kills >= 2
+    assert (tmp_path / "killed" / RECORDS).read_bytes() == whole
+    assert os.listdir(tmp_path / "killed") == [RECORDS]
+
+
+KILLABLE = """
+import sys
+from pathlib import Path
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import read_experiment
+runner.CHECKPOINT_SECONDS = 0.02
+experiment, table = read_experiment(sys.argv[1])
+runner.run(experiment, table, policy=sys.argv[2], seed=0, folder=Path(sys.argv[3]))
+"""
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(config, tmp_path):
+    experiment, table = read_experiment(config)
+    settings = {"policy": "proposed", "seed": 0}
+    runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+
+    def stop(simulation, record):
+        if simulation.rounds_done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(experiment, table, **settings, folder=tmp_path / "stopped", progress=stop)
+    assert (tmp_path / "stopped" / "checkpoint.npz").exists()
+    seen = []
+    runner.run(experiment, table, **settings, folder=tmp_path / "stopped", progress=lambda s, r: seen.append(r))
+    assert len(seen) < 6 + 8 + 1, "it must not start again from the beginning"
+    assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+
+
+def test_a_half_written_line_is_passed_over(config, tmp_path):
+    experiment, table = read_experiment(config)
+    runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "a")
+    whole = (tmp_path / "a" / RECORDS).read_bytes()
+    for length in (10, len(whole) // 2, len(whole) - 3):
+        folder = tmp_path / f"cut{length}"
+        folder.mkdir()
+        (folder / RECORDS).write_bytes(whole[:length])
+        runner.run(experiment, table, policy="uniform", seed=0, folder=folder)
+        assert (folder / RECORDS).read_bytes() == whole
+
+
+def test_the_number_of_threads_does_not_change_a_byte(config, tmp_path):
+    for threads in ("1", "2"):
+        environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+        shown = [sys.executable, "-m", "fedtempo", "run", config, "--policy", "weighted", "-o", tmp_path / threads]
+        subprocess.run(shown, check=True, env=environment, capture_output=True)
+    assert (tmp_path / "1" / RECORDS).read_bytes() == (tmp_path / "2" / RECORDS).read_bytes()
+
+
+def test_a_diverging_run_fails_and_keeps_its_records(config, tmp_path, capsys):
+    config.write_text(config.read_text().replace("local_steps = 5", "local_steps = 5\nstep_size = 1e6"))
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 1
+    assert "diverged in round" in capsys.readouterr().err
+    *_, summary = read_lines(tmp_path / "out" / RECORDS)
+    assert summary["end"] == "diverged"
+
+
+def test_strict_fails_if_the_target_is_not_reached(config, tmp_path):
+    arguments = ["run", config, "--policy", "uniform", "--target-loss", 0.001]
+    assert command(*arguments, "-o", tmp_path / "a") == 0
+    assert command(*arguments, "-o", tmp_path / "b", "--strict") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "cohort_size = 3",
+            "cohort_siz = 3",
+            "training.cohort_siz must be a known setting, got 'cohort_siz'; did you mean",
+        ),
+        ("cohort_size = 3", "cohort_size = 0", "training: cohort_size must be a whole number of at least 1, got 0"),
+        ("cohort_size = 3", 'cohort_size = "3"', "training.cohort_size must be a whole number, got '3'"),
+        ("cohort_size = 3", "cohort_size = true", "training.cohort_size must be a whole number, got True"),
+        ("cohort_size = 3", "", "training.cohort_size must be given"),
+        ("local_steps = 5", "step_size = -1", "step_size must be positive"),
+        ("local_steps = 5", 'link = "wired"', "training.link must be one of paper, equal, shared, got 'wired'"),
+        ("max_rounds = 6", "", "must have a limit"),
+        ('kind = "synthetic"', 'kind = "cifar"', "data.kind must be one of synthetic, mnist, emnist"),
+        ("samples = 800", "samples = 3", "samples"),
+        ("[training]", "[trainng]", "did you mean 'training'"),
+        ("[training]", "training", "must be TOML"),
+        ('upload = { kind = "uniform", low = 0.2, high = 2.0 }', "", "either upload or uplink_mbps"),
+        ('kind = "uniform", low = 0.2', 'kind = "uniform", lw = 0.2', "times.upload.lw must be a known setting"),
+        ("low = 0.2, high = 2.0", "low = 0.0, high = 0.0", "times.upload: high must be positive"),
+        ("[policy.weighted.training]\nstep_size = 0.05", "[policy.weighted]\nflor = 1", "got 'flor'"),
+        (
+            "[policy.weighted.training]\nstep_size = 0.05",
+            "[policy.weighted.training]\nstep = 1",
+            "policy.weighted.training.step",
+        ),
+        ("samples = 800", "samples = 800\nclasses = [1]", "data.classes must be a list of 2"),
+        ("[stop]", '[channel]\nkind = "traces"\ntraces = ["no.up"]\n[stop]', "no.up"),
+        ("[stop]", '[channel]\nkind = "traces"\n[stop]', "at least one trace"),
+    ],
+)
+def test_bad_configurations_get_one_sentence_and_code_2(config, tmp_path, capsys, old, new, said):
+    text = config.read_text()
+    assert old in text
+    config.write_text(text.replace(old, new))
+    assert command("run", config, "--policy", "weighted", "-o", tmp_path / "out") == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert said in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_bad_input_gets_one_sentence_and_code_2(config, tmp_path, capsys):
+    for arguments, said in (
+        (["run", tmp_path / "none.toml", "--policy", "uniform"], "no such file; fedtempo init"),
+        (["run", tmp_path, "--policy", "uniform"], "readable text file"),
+        (["run", config, "--policy", "unifrm"], "did you mean 'uniform'"),
+        (["run", config], "--policy"),
+        (["run", config, "--policy", "uniform", "--preset", "bst"], "did you mean 'best'"),
+        (["estimate", tmp_path / "none", "-o", tmp_path / "x.csv"], "no such folder"),
+        (["estimate", tmp_path, "-o", tmp_path / "x.csv"], "got none"),
+        (["fetch", "cifar"], "cifar"),
+    ):
+        assert command(*arguments) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert said in error
+
+
+def test_times_and_norms_are_read_back_out(config, tmp_path, capsys):
+    assert command("run", config, "--policy", "proposed", "-o", tmp_path / "out", "--max-rounds", 60) == 0
+    assert command("estimate", tmp_path / "out", "-o", tmp_path / "clients.csv") == 0
+    assert "β/α" in capsys.readouterr().out
+    fleet = read_fleet(tmp_path / "clients.csv")
+    experiment, _ = read_experiment(config)
+    simulation = runner.make_simulation(experiment, "uniform", 0)
+    np.testing.assert_allclose(fleet.compute_time, simulation.fleet.compute_time)
+    np.testing.assert_allclose(fleet.upload_time, simulation.fleet.upload_time)
+    np.testing.assert_allclose(fleet.data_share, simulation.fleet.data_share)
+    assert np.all(fleet.gradient_bound > 0)
+    assert command("plan", tmp_path / "clients.csv", "--cohort-size", 3, "--beta-over-alpha", 1) == 0
+
+
+def test_rounds_are_exported(config, tmp_path, capsys):
+    for seed in (0, 1):
+        assert command("run", config, "--policy", "uniform", "--seed", seed, "-o", tmp_path / "runs" / str(seed)) == 0
+    assert command("export", tmp_path / "runs", "-o", tmp_path / "all.csv") == 0
+    with open(tmp_path / "all.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 12
+    assert {row["seed"] for row in rows} == {"0", "1"}
+    assert json.loads(rows[0]["members"])
+    pyarrow = pytest.importorskip("pyarrow.parquet")
+    assert command("export", tmp_path / "runs", "-o", tmp_path / "all.parquet") == 0
+    table = pyarrow.read_table(tmp_path / "all.parquet")
+    assert table.num_rows == 12
+    assert table.column("loss").to_pylist() == [float(row["loss"]) for row in rows]
+    assert command("export", tmp_path / "runs", "-o", tmp_path / "all.xls") == 2
+
+
+def test_init_writes_a_file_that_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert command("init") == 0
+    assert command("run", "experiment.toml", "--policy", "weighted", "--max-rounds", 2) == 0
+    assert command("init") == 2
+    assert "must not exist yet" in capsys.readouterr().err
+
+
+def test_policies_are_listed(capsys):
+    assert command("policies") == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed[:6] == ["uniform", "weighted", "statistical", "full", "proposed", "proposed-oracle"]
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors-code", "best"])
+@pytest.mark.parametrize("setup", ["setup1", "setup2", "setup3"])
+def test_the_setups_are_those_of_the_paper(setup, preset):
+    experiment, _ = read_experiment(ROOT / "configs" / f"{setup}.toml", preset)
+    training, data = experiment.training, experiment.data
+    assert (training.local_steps, training.batch_size) == (50, 24)
+    assert (data.clients, data.samples, training.cohort_size) == {
+        "setup1": (40, 33036, 4), "setup2": (100, 20509, 10), "setup3": (100, 15129, 10),
+    }[setup]  # fmt: skip
+    assert (training.duplicates == "physical") == (preset == "best")
+    assert for_policy(experiment, "uniform")[1].get("replacement", True) == (preset != "authors-code")
+
+
+def test_changing_channels_run(config, tmp_path):
+    (tmp_path / "rate.csv").write_text("time,mbps\n0,1\n5,10\n9,0.5\n")
+    for channel in (
+        '[channel]\nkind = "fading"\npresent_share = 0.7',
+        f'[channel]\nkind = "traces"\ntraces = ["{tmp_path}/rate.csv"]',
+    ):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        config.write_text(SMALL.replace("[stop]", f"{channel}\n[stop]"))
+        assert command("run", config, "--policy", "weighted", "-o", tmp_path / "out") == 0
+        _, *rounds, _ = read_lines(tmp_path / "out" / RECORDS)
+        times = [dict(zip(r["members"], r["upload_time"], strict=True)) for r in rounds]
+        seen = [t for values in times for i, t in values.items() if i == rounds[0]["members"][0] and t is not None]
+        assert len(rounds) == 6
+        assert len(set(seen)) > 1
+
+
+def test_model_bits_turn_into_upload_seconds(config):
+    text = SMALL.replace(
+        'upload = { kind = "uniform", low = 0.2, high = 2.0 }', 'uplink_mbps = { kind = "constant", value = 2.0 }'
+    )
+    config.write_text(text)
+    simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
+    np.testing.assert_allclose(simulation.fleet.upload_time, 610 * 32 / 2e6)
