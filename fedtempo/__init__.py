@@ -1,5 +1,7 @@
 """fedtempo: who trains, how often and with what bandwidth, so that federated learning ends soonest."""
 
+from typing import Any
+
 from fedtempo.checks import InputError
 from fedtempo.fleet import Fleet
 from fedtempo.fleet_csv import FleetNotice, read_fleet, write_fleet
@@ -39,6 +41,16 @@ from fedtempo.theory.sampling import (
 
 __version__ = "0.1.0"
 
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """Import the simulator when it is first asked for: the theory alone loads in a moment."""
+    if name in ("RunResult", "simulate"):
+        from fedtempo.simulator import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'fedtempo' has no attribute {name!r}")
+
+
 __all__ = [
     "Allocation",
     "BetaOverAlphaEstimate",
@@ -51,6 +63,7 @@ __all__ = [
     "LearningProblem",
     "RoundTimeBounds",
     "RoundTimeEstimate",
+    "RunResult",
     "aggregation_weights",
     "allocate_bandwidth",
     "cohort_round_time",
@@ -69,6 +82,7 @@ __all__ = [
     "round_time_bounds",
     "rounds_to_gap",
     "sampling_variance",
+    "simulate",
     "statistical_sampling",
     "total_time_objective",
     "uniform_sampling",

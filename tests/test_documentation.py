@@ -24,14 +24,10 @@ def blocks(kind: str) -> list:
     return found
 
 
-def commands() -> list:
-    """Return each `fedtempo` command of the blocks without a language."""
-    found = []
-    for block in blocks(""):
-        for line in block.values[0].replace("\\\n", " ").splitlines():
-            if line.startswith("fedtempo "):
-                found.append(pytest.param(line, id=f"{block.id}-{line[:30]}"))
-    return found
+def commands(page: Path) -> list[str]:
+    """Return the `fedtempo` commands of a page's blocks without a language, in order."""
+    text = "".join(re.findall(r"^```\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)).replace("\\\n", " ")
+    return [line for line in text.splitlines() if line.startswith("fedtempo ")]
 
 
 @pytest.mark.parametrize("code", blocks("python"))
@@ -39,13 +35,16 @@ def test_python_blocks_run(code):
     exec(compile(code, "block", "exec"), {})
 
 
-@pytest.mark.parametrize("command", commands())
-def test_commands_run(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    with pytest.raises(SystemExit) as ended:
-        main(shlex.split(command)[1:])
-    assert ended.value.code == 0
+    for folder in ("configs", "examples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    for command in commands(page):
+        if not command.startswith("fedtempo fetch"):  # tests do not download
+            with pytest.raises(SystemExit) as ended:
+                main(shlex.split(command)[1:])
+            assert ended.value.code == 0, command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -224,8 +224,8 @@ class Simulation:
         worst = report.loss if report.loss is not None else self.initial_loss
         if not (worst <= HOPELESS * self.initial_loss and math.isfinite(report.aggregate_norm)):
             raise DivergedError(
-                f"training diverged in round {self.rounds_done}: the loss is {worst:.3g}, and was {self.initial_loss:.3g} "
-                "at the start; use a smaller step_size"
+                f"training diverged in round {self.rounds_done}: the loss is {worst:.3g}, at first it was "
+                f"{self.initial_loss:.3g}; use a smaller step_size"
             )
 
     def _check_end(self) -> None:
