@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from threadpoolctl import threadpool_limits
+
 from fedtempo import Fleet
 
+threadpool_limits(limits=1)  # tests run side by side, one to a core
 settings.register_profile("fedtempo", deadline=None, derandomize=True, max_examples=200)
 settings.load_profile("fedtempo")
 

@@ -94,7 +94,7 @@ def _losses(weights: Parameters, block: tuple[Parameters, Integers, Integers]) -
     return np.asarray(np.log(logits.sum(axis=0)) - own)
 
 
-@numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _train(
     inputs: Parameters,
     labels: Integers,
@@ -125,7 +125,9 @@ def _train(
             np.dot(x, weights.T, delta)
             for s in range(batch):
                 label = labels[rows[k, step, s]]
-                highest = delta[s].max()
+                highest = delta[s, 0]
+                for c in range(1, classes):
+                    highest = max(highest, delta[s, c])
                 own = delta[s, label] - highest
                 total = np.float32(0)
                 for c in range(classes):
@@ -133,16 +135,17 @@ def _train(
                     delta[s, c] = chance
                     total += chance
                 total_loss += np.log(total) - own
+                scale = np.float32(1) / (total * batch)
                 for c in range(classes):
-                    delta[s, c] /= total * batch
+                    delta[s, c] *= scale
                 delta[s, label] -= np.float32(1) / batch
             np.dot(delta.T, x, gradient)
             square = np.float32(0)
             for c in range(classes):
                 for j in range(width):
-                    gradient[c, j] += weight_decay * weights[c, j]
-                    square += gradient[c, j] * gradient[c, j]
-                    weights[c, j] -= step_size[k] * gradient[c, j]
+                    slope = gradient[c, j] + weight_decay * weights[c, j]
+                    square += slope * slope
+                    weights[c, j] -= step_size[k] * slope
             norm = np.sqrt(square)
             largest = max(largest, norm)
             total_norm += norm

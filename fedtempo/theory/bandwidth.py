@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Vector, as_numbers, check_choice, check_positive, first_violation
-from fedtempo.theory.roots import reciprocal_roots
+from fedtempo.theory.roots import reciprocal_roots, root
 
 LinkMode = Literal["paper", "equal", "shared"]
 LINK_MODES: tuple[LinkMode, ...] = get_args(LinkMode)
@@ -86,6 +86,13 @@ def _windows(tau: Vector, t: Vector, total: float, cap: Vector | None) -> tuple[
     """
     latest = tau.max(axis=0)
     head_start = latest - tau
+    x = _one_window(head_start[:, 0], t[:, 0], total) if t.shape[1] == 1 else _slowest_windows(head_start, t, total)
+    if cap is not None:
+        x = np.maximum(x, (t / cap - head_start).max(axis=0))
+    return latest + x, head_start + x
+
+
+def _slowest_windows(head_start: Vector, t: Vector, total: float) -> Vector:
     work = t.sum(axis=0)
     alone = work / total  # x if nobody had a head start
     slowest_only = np.where(head_start == 0, t, 0.0).sum(axis=0) / total
@@ -101,11 +108,22 @@ def _windows(tau: Vector, t: Vector, total: float, cap: Vector | None) -> tuple[
         np.multiply(rate, window, out=rate)
         return wanted / total, x * rate.sum(axis=0) / wanted
 
-    x = reciprocal_roots(demand, low, alone)
-    if cap is not None:
-        x = np.maximum(x, (t / cap - head_start).max(axis=0))
-    np.add(head_start, x, out=window)
-    return latest + x, window
+    return reciprocal_roots(demand, low, alone)
+
+
+def _one_window(head_start: Vector, t: Vector, total: float) -> Vector:
+    """Return the slowest member's window in a single cohort: a simulation asks for one each round."""
+    work = float(t.sum())
+    slowest_only = float(t[head_start == 0].sum()) / total
+    low = max(slowest_only, work / total - float((t / work) @ head_start))
+
+    def demand(x: float) -> tuple[float, float]:
+        inverse = 1.0 / (head_start + x)
+        rate = t * inverse
+        wanted = float(rate.sum())
+        return wanted / total, x * float(rate @ inverse) / wanted
+
+    return np.array([root(demand, low, work / total, power=1.0)])
 
 
 def _paper(tau: Vector, t: Vector, total: float, cap: Vector | None) -> Vector:
