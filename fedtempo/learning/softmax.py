@@ -54,47 +54,82 @@ class SoftmaxTrainer:
 
     def evaluate(self, model: Parameters) -> Evaluation:
         """Return the loss over all training data and the accuracy on the test data."""
-        weights = model.reshape(self.shape)
-        loss = sum(_losses(weights, block).sum(dtype=np.float64) for block in self.blocks)
-        right = sum(int((_logits(weights, x).argmax(axis=0) == y).sum()) for x, y, _ in self.test_blocks)
-        return Evaluation(float(loss) / len(self.data.labels), right / max(1, len(self.data.test_labels)))
+        weights, bias = self._split(model)
+        loss = sum(_total_loss(weights, bias, inputs, labels) for inputs, labels in self.blocks)
+        right = sum(int(((weights @ x + bias[:, None]).argmax(axis=0) == y).sum()) for x, y in self.test_blocks)
+        return Evaluation(loss / len(self.data.labels), right / max(1, len(self.data.test_labels)))
 
     def client_losses(self, model: Parameters, clients: Integers) -> Vector:
         """Return F_i(w) for some clients."""
-        weights = model.reshape(self.shape)
+        weights, bias = self._split(model)
         means = []
         for client in clients.tolist():
-            blocks = _blocks(*self.data.client(client))
-            means.append(np.concatenate([_losses(weights, block) for block in blocks]).mean(dtype=np.float64))
+            inputs, labels = self.data.client(client)
+            losses = [_total_loss(weights, bias, x, y) for x, y in _blocks(inputs, labels)]
+            means.append(sum(losses) / len(labels))
         return np.array(means)
 
+    def _split(self, model: Parameters) -> tuple[Parameters, Parameters]:
+        rows = model.reshape(self.shape)
+        return np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy()
 
-def _blocks(inputs: Parameters, labels: Integers) -> list[tuple[Parameters, Integers, Integers]]:
+
+def _blocks(inputs: Parameters, labels: Integers) -> list[tuple[Parameters, Integers]]:
     """Cut samples into blocks (feature, sample): products with few classes are fastest along contiguous samples."""
     size = max(64, FLOATS_AT_ONCE // inputs.shape[1])
-    starts = range(0, len(labels), size)
     return [
-        (np.ascontiguousarray(inputs[s : s + size].T), labels[s : s + size], np.arange(len(labels[s : s + size])))
-        for s in starts
+        (np.ascontiguousarray(inputs[start : start + size].T), np.array(labels[start : start + size]))
+        for start in range(0, len(labels), size)
     ]
 
 
-def _logits(weights: Parameters, inputs: Parameters) -> Parameters:
-    logits = weights[:, :-1] @ inputs
-    logits += weights[:, -1:]
-    return logits
+# The functions below reorder sums of floats, but always in the same way, so equal input gives equal bytes.
+compiled = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
-def _losses(weights: Parameters, block: tuple[Parameters, Integers, Integers]) -> Parameters:
-    inputs, labels, columns = block
-    logits = _logits(weights, inputs)
-    logits -= logits.max(axis=0)
-    own = logits[labels, columns]
-    np.exp(logits, out=logits)
-    return np.asarray(np.log(logits.sum(axis=0)) - own)
+@numba.njit(inline="always")
+def _exp(x: Any) -> Any:  # noqa: ANN401
+    """Return e^x for x ≤ 0 in single precision, to 1e-7: without a call, so that loops over it become vector code.
+
+    x = n ln 2 + r; e^r is the minimax polynomial of the Cephes library, and n goes into the bits of the exponent.
+    """
+    x = max(x, np.float32(-87))
+    n = np.rint(x * np.float32(1.44269504))
+    r = x - n * np.float32(0.693359375) - n * np.float32(-2.12194440e-4)
+    p = np.float32(1.9875691500e-4) * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    bits = (np.int32(n) + np.int32(127)) << np.int32(23)
+    return (p * r * r + r + np.float32(1)) * np.int32(bits).view(np.float32)
 
 
-@numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+@compiled
+def _total_loss(weights: Parameters, bias: Parameters, inputs: Parameters, labels: Integers) -> float:
+    """Return the summed cross-entropy of one block of samples."""
+    logits = np.dot(weights, inputs)
+    classes, samples = logits.shape
+    highest = np.full(samples, -np.inf, dtype=np.float32)
+    for c in range(classes):
+        for s in range(samples):
+            logits[c, s] += bias[c]
+            highest[s] = max(highest[s], logits[c, s])
+    total = np.zeros(samples, dtype=np.float32)
+    for c in range(classes):
+        for s in range(samples):
+            total[s] += _exp(logits[c, s] - highest[s])
+    loss, product = 0.0, 1.0
+    for s in range(samples):
+        loss += highest[s] - logits[labels[s], s]
+        product *= total[s]  # at most the number of classes: one logarithm serves several samples
+        if product > 1e200:
+            loss += np.log(product)
+            product = 1.0
+    return loss + np.log(product)
+
+
+@compiled
 def _train(
     inputs: Parameters,
     labels: Integers,
@@ -107,11 +142,12 @@ def _train(
     update: Parameters,
     path: Vector,
 ) -> None:
-    """Run local SGD; reorders sums of floats, but always in the same way, so equal input gives equal bytes."""
+    """Run local SGD for each client, one after another."""
     classes, width = models.shape[1:]
     features, batch = width - 1, rows.shape[2]
     x = np.ones((batch, width), dtype=np.float32)  # the last column stays 1, for the bias
     delta = np.empty((batch, classes), dtype=np.float32)  # logits, then chances less 1 for the right class
+    chances = delta.reshape(-1)  # the same numbers in one row
     gradient = np.empty((classes, width), dtype=np.float32)
     weights = np.empty((classes, width), dtype=np.float32)
     for k in range(len(start)):
@@ -124,21 +160,28 @@ def _train(
                     x[s, j] = inputs[row, j]
             np.dot(x, weights.T, delta)
             for s in range(batch):
-                label = labels[rows[k, step, s]]
                 highest = delta[s, 0]
                 for c in range(1, classes):
                     highest = max(highest, delta[s, c])
-                own = delta[s, label] - highest
+                for c in range(classes):
+                    delta[s, c] -= highest
+                total_loss -= delta[s, labels[rows[k, step, s]]]
+            for i in range(batch * classes):
+                chances[i] = _exp(chances[i])
+            product = 1.0
+            for s in range(batch):
                 total = np.float32(0)
                 for c in range(classes):
-                    chance = np.exp(delta[s, c] - highest)
-                    delta[s, c] = chance
-                    total += chance
-                total_loss += np.log(total) - own
+                    total += delta[s, c]
+                product *= float(total)
+                if product > 1e200:
+                    total_loss += np.log(product)
+                    product = 1.0
                 scale = np.float32(1) / (total * batch)
                 for c in range(classes):
                     delta[s, c] *= scale
-                delta[s, label] -= np.float32(1) / batch
+                delta[s, labels[rows[k, step, s]]] -= np.float32(1) / batch
+            total_loss += np.log(product)
             np.dot(delta.T, x, gradient)
             square = np.float32(0)
             for c in range(classes):
