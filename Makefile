@@ -34,6 +34,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/theory.py
+	$(BIN)/python benchmarks/simulator.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from hypothesis import settings
-
 from threadpoolctl import threadpool_limits
 
 from fedtempo import Fleet

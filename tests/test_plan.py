@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -161,14 +160,17 @@ def test_a_reader_that_leaves_hears_nothing():
 
 
 def test_ctrl_c_says_so_and_writes_nothing(tmp_path):
-    command = [sys.executable, "-m", "fedtempo", "plan", *BASIC, "--cohort-size", "3000", "--draws", "100000"]
-    process = subprocess.Popen([*command, "-o", tmp_path / "out.csv"], stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
+    path = tmp_path / "fleet.csv"
+    path.write_text("samples,compute_time,upload_time\n" + "1,1,1\n" * 50)
+    options = ["--cohort-size", "3000", "--draws", "1000000", "-o", tmp_path / "out.csv"]
+    command = [sys.executable, "-m", "fedtempo", "plan", path, *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert "gradient_bound" in process.stderr.readline()  # the fleet has been read, the long work begins
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error.splitlines()[-1] == "fedtempo: interrupted"
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["fleet.csv"]
 
 
 def test_without_a_command_the_help_is_shown(capsys):

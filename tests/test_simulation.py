@@ -1,11 +1,15 @@
 """The loop: exactly reproducible, resumable, honest about time, and open to policies of every kind."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from fedtempo import Fleet, InputError
+from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.learning.trainer import Evaluation, LocalResult
 from fedtempo.policies.policy import PolicySetting, Probe, RoundPlan
 from fedtempo.policies.registry import BUILT_IN, available_policies, make
 from fedtempo.simulator.api import assemble, simulate
@@ -287,6 +291,43 @@ def test_the_uniform_baseline_of_the_authors_code(data, times):
         assert record["weights"] == [0.25] * 4
         scale = 0.1 / (1 + record["round"]) * data.data_share[record["members"]] * 12
         np.testing.assert_allclose(record["step_size"], scale)
+
+
+class Idle:
+    """A trainer without work: what remains is the loop's own."""
+
+    num_parameters = 1
+
+    def initial_model(self, rng):
+        return np.zeros(1, dtype=np.float32)
+
+    def train(self, models, work):
+        zeros = np.zeros(len(work.start))
+        update = zeros[:, None].astype(np.float32)
+        return LocalResult(update=update, largest_gradient_norm=zeros, mean_gradient_norm=zeros, mean_loss=zeros)
+
+    def evaluate(self, model):
+        return Evaluation(1.0, 0.0)
+
+
+@pytest.mark.parametrize("policy", ["uniform", "weighted", "full"])
+def test_a_client_takes_at_most_200_bytes_beside_its_data(policy):
+    size = 200_000
+    inputs, labels = np.zeros((size, 1), dtype=np.float32), np.arange(size) % 2
+    data = FederatedData(inputs, labels, np.arange(size + 1), inputs[:2], labels[:2], 2, (1,), "nothing")
+    rng = np.random.default_rng(0)
+    tracemalloc.start()
+    compute, upload = rng.exponential(size=(2, size))
+    fleet = Fleet(data.data_share, 1.0, compute, upload)
+    running = assemble(
+        data=data, trainer=Idle(), fleet=fleet, channel=StaticChannel(compute, upload), policy=policy, options={},
+        seed=0, stop=StopSettings(max_rounds=3), training=TrainingSettings(cohort_size=10, local_steps=1, batch_size=1),
+    )  # fmt: skip
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held <= 200 * size
+    if policy != "full":
+        assert len(list(running.rounds())) == 4
 
 
 @pytest.mark.parametrize(
