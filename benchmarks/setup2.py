@@ -61,7 +61,7 @@ def main() -> None:
         lines.append(f"| {policy} | {' | '.join(cells)} |")
     lines += [
         "",
-        f"Each draw of data and times, seed 0: seconds to loss {TARGET}; what `proposed` found in pilots.",
+        f"Each draw, seed 0: seconds to loss {TARGET}, and what `proposed` found in its pilots.",
         "",
     ]
     lines += [f"| draw | {' | '.join(POLICIES)} | pilots (s) | β/α | usable losses |", "|---" + "|---:" * 8 + "|"]

@@ -13,15 +13,15 @@ class LeNet5(nn.Module):
         self.layers = nn.Sequential(
             nn.Conv2d(1, 6, kernel_size=5, padding=2),
             nn.MaxPool2d(2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(6, 16, kernel_size=5),
             nn.MaxPool2d(2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Flatten(),
             nn.Linear(400, 120),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(120, 84),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(84, num_classes),
         )
 
