@@ -203,7 +203,7 @@ def main() -> None:
             peer, setup, speed = line["peer"], line["setup"], line["rounds_per_second"]
             goal = GOALS.get((peer, setup))
             what = f"{setup} over {peer} {line['version']} ({speed:.3g} rounds a second)"
-            rows.append((what, f"{ours[setup] / speed:.1f} ×", f"≥ {goal} ×" if goal else "-"))
+            rows.append((what, f"{ours[setup] / speed:.2f} ×", f"≥ {goal} ×" if goal else "-"))
             if (peer, setup) == ("fedjax", "setup2"):
                 rows.append(("setup2, 20 seeds on two processes, over fedjax", f"{many / speed:.1f} ×", "≥ 30 ×"))
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}"

@@ -1,5 +1,6 @@
 """The loop: exactly reproducible, resumable, honest about time, and open to policies of every kind."""
 
+import sys
 import tracemalloc
 
 import numpy as np
@@ -291,6 +292,16 @@ def test_the_uniform_baseline_of_the_authors_code(data, times):
         assert record["weights"] == [0.25] * 4
         scale = 0.1 / (1 + record["round"]) * data.data_share[record["members"]] * 12
         np.testing.assert_allclose(record["step_size"], scale)
+
+
+def test_models_are_checked_and_torch_is_named_where_it_is_missing(data, times, monkeypatch):
+    with pytest.raises(InputError, match="model must be softmax"):
+        run(data, times, model="resnet")
+    for module in ("fedtempo.learning.models", "fedtempo.learning.torch_module"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"pip install 'fedtempo\[torch\]'"):
+        run(data, times, model="lenet5")
 
 
 class Idle:

@@ -18,7 +18,7 @@ from fedtempo.experiments.records import RunFiles
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
-from fedtempo.simulator.api import assemble
+from fedtempo.simulator.api import assemble, make_trainer
 from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel
 from fedtempo.simulator.loop import DivergedError, Simulation
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
@@ -60,15 +60,8 @@ def load_data(config: DataConfig) -> FederatedData:
 
 @cache
 def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
-    """Return the trainer of an experiment; torch is imported only for models that need it."""
-    if model.kind == "softmax":
-        from fedtempo.learning.softmax import SoftmaxTrainer
-
-        return SoftmaxTrainer(load_data(data))
-    from fedtempo.learning.models import LeNet5
-    from fedtempo.learning.torch_module import TorchTrainer
-
-    return TorchTrainer(load_data(data), lambda: LeNet5(load_data(data).num_classes), device=model.device)
+    """Return the trainer of an experiment; runs in one process share it."""
+    return make_trainer(model.kind, load_data(data), device=model.device)
 
 
 def make_fleet(times: TimesConfig, data: FederatedData, model_bits: float) -> Fleet:

@@ -81,7 +81,10 @@ def _cohort_curve(axes: Any, plan: Plan) -> None:  # noqa: ANN401
     _plain_ticks(axes.xaxis)
     axes.set_title("Total time against the cohort size")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.margins(y=0.05)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.35 * (high - low))  # room for the legend above the curve
+    axes.legend(frameon=False, loc="upper center")
 
 
 def _plain_ticks(axis: Any) -> None:  # noqa: ANN401

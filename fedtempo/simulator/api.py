@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from fedtempo.checks import InputError, Vector
+from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
@@ -66,7 +66,7 @@ def simulate(
     with threadpool_limits(limits=1):
         simulation = assemble(
             data=data,
-            trainer=_trainer(model, data),
+            trainer=make_trainer(model, data),
             fleet=fleet,
             channel=channel or StaticChannel(fleet.compute_time, fleet.upload_time),
             policy=policy,
@@ -118,21 +118,20 @@ def first_gradient_bounds(data: FederatedData, trainer: Trainer, training: Train
     return trainer.train(trainer.initial_model(stream(seed, "initial model"))[None], work).largest_gradient_norm
 
 
-def _trainer(model: object, data: FederatedData) -> Trainer:
+def make_trainer(model: object, data: FederatedData, *, device: str = "cpu") -> Trainer:
+    """Return the trainer of a model: its name, a function that makes a torch module, or a trainer of one's own."""
     if model == "softmax":
         from fedtempo.learning.softmax import SoftmaxTrainer
 
         return SoftmaxTrainer(data)
-    if isinstance(model, str) and model != "lenet5":
-        raise InputError(
-            f"model must be softmax, lenet5, a function that makes a torch module, or a trainer, got {model!r}"
-        )
     if hasattr(model, "train") and hasattr(model, "evaluate"):
         return model  # type: ignore[return-value]
-    from fedtempo.learning.torch_module import TorchTrainer
-
-    if model == "lenet5":
+    if model != "lenet5" and not callable(model):
+        choices = "softmax, lenet5, a function that makes a torch module, or a trainer"
+        raise InputError(f"model must be {choices}, got {model!r}")
+    try:
         from fedtempo.learning.models import LeNet5
-
-        return TorchTrainer(data, lambda: LeNet5(data.num_classes))
-    return TorchTrainer(data, model)  # type: ignore[arg-type]
+        from fedtempo.learning.torch_module import TorchTrainer
+    except ModuleNotFoundError:
+        raise MissingDependencyError("torch", "torch", "this model") from None
+    return TorchTrainer(data, model if callable(model) else lambda: LeNet5(data.num_classes), device=device)
