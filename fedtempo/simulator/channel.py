@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_positive, first_violation
+from fedtempo.checks import InputError, Vector, as_numbers, check_positive, first_violation
 from fedtempo.randomness import stream
 from fedtempo.simulator.traces import RateTrace
 
@@ -116,10 +116,7 @@ class TraceChannel:
 
 def per_client(name: str, values: npt.ArrayLike, size: int, *, allow_zero: bool) -> Vector:
     """Return a quantity of N clients as a read-only view, checked."""
-    try:
-        array = np.asarray(values, dtype=np.float64).view()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must hold numbers, got {error}") from None
+    array = as_numbers(name, values).view()
     if array.shape != (size,) or size == 0:
         raise InputError(f"{name} must have one entry for each client, got shape {array.shape}")
     bad = first_violation(array, allow_zero=allow_zero)
