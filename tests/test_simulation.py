@@ -301,7 +301,7 @@ def test_models_are_checked_and_torch_is_named_where_it_is_missing(data, times, 
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'fedtempo\[torch\]'"):
-        run(data, times, model="lenet5")
+        run(data, times, model=lambda: None)
 
 
 class Idle:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
+from fedtempo.learning.compiled import compiled, exp, sgd_step, slopes_of_cross_entropy
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
 
 FLOATS_AT_ONCE = 65_536  # of one evaluation block: 256 KiB
@@ -83,28 +83,6 @@ def _blocks(inputs: Parameters, labels: Integers) -> list[tuple[Parameters, Inte
     ]
 
 
-# The functions below reorder sums of floats, but always in the same way, so equal input gives equal bytes.
-compiled = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-
-
-@numba.njit(inline="always")
-def _exp(x: Any) -> Any:  # noqa: ANN401
-    """Return e^x for x ≤ 0 in single precision, to 1e-7: without a call, so that loops over it become vector code.
-
-    x = n ln 2 + r; e^r is the minimax polynomial of the Cephes library, and n goes into the bits of the exponent.
-    """
-    x = max(x, np.float32(-87))
-    n = np.rint(x * np.float32(1.44269504))
-    r = x - n * np.float32(0.693359375) - n * np.float32(-2.12194440e-4)
-    p = np.float32(1.9875691500e-4) * r + np.float32(1.3981999507e-3)
-    p = p * r + np.float32(8.3334519073e-3)
-    p = p * r + np.float32(4.1665795894e-2)
-    p = p * r + np.float32(1.6666665459e-1)
-    p = p * r + np.float32(5.0000001201e-1)
-    bits = (np.int32(n) + np.int32(127)) << np.int32(23)
-    return (p * r * r + r + np.float32(1)) * np.int32(bits).view(np.float32)
-
-
 @compiled
 def _total_loss(weights: Parameters, bias: Parameters, inputs: Parameters, labels: Integers) -> float:
     """Return the summed cross-entropy of one block of samples."""
@@ -118,7 +96,7 @@ def _total_loss(weights: Parameters, bias: Parameters, inputs: Parameters, label
     total = np.zeros(samples, dtype=np.float32)
     for c in range(classes):
         for s in range(samples):
-            total[s] += _exp(logits[c, s] - highest[s])
+            total[s] += exp(logits[c, s] - highest[s])
     loss, product = 0.0, 1.0
     for s in range(samples):
         loss += highest[s] - logits[labels[s], s]
@@ -146,8 +124,7 @@ def _train(
     classes, width = models.shape[1:]
     features, batch = width - 1, rows.shape[2]
     x = np.ones((batch, width), dtype=np.float32)  # the last column stays 1, for the bias
-    delta = np.empty((batch, classes), dtype=np.float32)  # logits, then chances less 1 for the right class
-    chances = delta.reshape(-1)  # the same numbers in one row
+    logits = np.empty((batch, classes), dtype=np.float32)
     gradient = np.empty((classes, width), dtype=np.float32)
     weights = np.empty((classes, width), dtype=np.float32)
     for k in range(len(start)):
@@ -158,43 +135,13 @@ def _train(
                 row = rows[k, step, s]
                 for j in range(features):
                     x[s, j] = inputs[row, j]
-            np.dot(x, weights.T, delta)
-            for s in range(batch):
-                highest = delta[s, 0]
-                for c in range(1, classes):
-                    highest = max(highest, delta[s, c])
-                for c in range(classes):
-                    delta[s, c] -= highest
-                total_loss -= delta[s, labels[rows[k, step, s]]]
-            for i in range(batch * classes):
-                chances[i] = _exp(chances[i])
-            product = 1.0
-            for s in range(batch):
-                total = np.float32(0)
-                for c in range(classes):
-                    total += delta[s, c]
-                product *= float(total)
-                if product > 1e200:
-                    total_loss += np.log(product)
-                    product = 1.0
-                scale = np.float32(1) / (total * batch)
-                for c in range(classes):
-                    delta[s, c] *= scale
-                delta[s, labels[rows[k, step, s]]] -= np.float32(1) / batch
-            total_loss += np.log(product)
-            np.dot(delta.T, x, gradient)
-            square = np.float32(0)
-            for c in range(classes):
-                for j in range(width):
-                    slope = gradient[c, j] + weight_decay * weights[c, j]
-                    square += slope * slope
-                    weights[c, j] -= step_size[k] * slope
-            norm = np.sqrt(square)
+            np.dot(x, weights.T, logits)
+            total_loss += slopes_of_cross_entropy(logits, labels[rows[k, step]])
+            np.dot(logits.T, x, gradient)
+            norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k], weight_decay)
             largest = max(largest, norm)
             total_norm += norm
-        for c in range(classes):
-            for j in range(width):
-                update[k, c, j] = weights[c, j] - models[start[k], c, j]
+        update[k] = weights - models[start[k]]
         path[k, 0] = largest
         path[k, 1] = total_norm / local_steps[k]
         path[k, 2] = total_loss / (local_steps[k] * batch)

@@ -63,10 +63,11 @@ def simulate(
     stop = StopSettings(
         max_rounds=max_rounds, max_time=max_time, target_loss=target_loss, target_accuracy=target_accuracy
     )
+    trainer = make_trainer(model, data)  # loads libraries, before their threads can be limited
     with threadpool_limits(limits=1):
         simulation = assemble(
             data=data,
-            trainer=make_trainer(model, data),
+            trainer=trainer,
             fleet=fleet,
             channel=channel or StaticChannel(fleet.compute_time, fleet.upload_time),
             policy=policy,
@@ -124,6 +125,10 @@ def make_trainer(model: object, data: FederatedData, *, device: str = "cpu") -> 
         from fedtempo.learning.softmax import SoftmaxTrainer
 
         return SoftmaxTrainer(data)
+    if model == "lenet5" and device == "cpu":
+        from fedtempo.learning.lenet import LeNetTrainer
+
+        return LeNetTrainer(data)
     if hasattr(model, "train") and hasattr(model, "evaluate"):
         return model  # type: ignore[return-value]
     if model != "lenet5" and not callable(model):

@@ -1,0 +1,107 @@
+"""What compiled trainers share: how they are compiled, and the cross-entropy with its slopes."""
+
+from typing import Any
+
+import numba
+import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401 - numba's products use it: loaded here, so that its threads can be limited
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from fedtempo.checks import Integers
+from fedtempo.learning.trainer import Parameters
+
+# Sums of floats are reordered, but always in the same way, so equal input gives equal bytes.
+compiled = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+
+
+@numba.njit(inline="always")
+def exp(x: Any) -> Any:  # noqa: ANN401
+    """Return e^x for x ≤ 0 in single precision, to 1e-7: without a call, so that loops over it become vector code.
+
+    x = n ln 2 + r; e^r is the minimax polynomial of the Cephes library, and n goes into the bits of the exponent.
+    """
+    x = max(x, np.float32(-87))
+    n = np.rint(x * np.float32(1.44269504))
+    r = x - n * np.float32(0.693359375) - n * np.float32(-2.12194440e-4)
+    p = np.float32(1.9875691500e-4) * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    bits = (np.int32(n) + np.int32(127)) << np.int32(23)
+    return (p * r * r + r + np.float32(1)) * np.int32(bits).view(np.float32)
+
+
+@compiled
+def slopes_of_cross_entropy(logits: Parameters, labels: Integers) -> float:
+    """Put the slopes of the mean cross-entropy in the place of the logits, (sample, class); return its sum."""
+    samples, classes = logits.shape
+    loss = 0.0
+    for s in range(samples):
+        highest = logits[s, 0]
+        for c in range(1, classes):
+            highest = max(highest, logits[s, c])
+        for c in range(classes):
+            logits[s, c] -= highest
+        loss -= logits[s, labels[s]]
+    chances = logits.reshape(-1)  # the same numbers in one row
+    for i in range(samples * classes):
+        chances[i] = exp(chances[i])
+    product = 1.0
+    for s in range(samples):
+        total = np.float32(0)
+        for c in range(classes):
+            total += logits[s, c]
+        product *= float(total)  # at most the number of classes: one logarithm serves several samples
+        if product > 1e200:
+            loss += np.log(product)
+            product = 1.0
+        scale = np.float32(1) / (total * samples)
+        for c in range(classes):
+            logits[s, c] *= scale
+        logits[s, labels[s]] -= np.float32(1) / samples
+    return loss + np.log(product)
+
+
+@compiled
+def sgd_step(weights: Parameters, gradient: Parameters, step_size: Any, weight_decay: Any) -> Any:  # noqa: ANN401
+    """Take w ← w - η (g + λ w); return the norm of g + λ w."""
+    square = np.float32(0)
+    for i in range(len(weights)):
+        slope = gradient[i] + weight_decay * weights[i]
+        square += slope * slope
+        weights[i] -= step_size * slope
+    return np.sqrt(square)
+
+
+def adder(width: int) -> Any:  # noqa: ANN401
+    """Return add(target, i, source, j, factor) for target[i : i + width] += factor × source[j : j + width].
+
+    It is vector code: the two must not overlap, which a compiler cannot know, so it would take one number at a time.
+    """
+
+    @intrinsic
+    def add(context: Any, target: Any, i: Any, source: Any, j: Any, factor: Any) -> Any:  # noqa: ANN401
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
+            target, i, source, j, factor = arguments
+            vector = ir.VectorType(ir.FloatType(), width)
+
+            def pointer(kind: Any, array: Any, index: Any) -> Any:  # noqa: ANN401
+                data = context.make_array(kind)(context, builder, array).data
+                return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+            place = pointer(signature.args[0], target, i)
+            there = builder.load(place, align=4)
+            terms = builder.load(pointer(signature.args[2], source, j), align=4)
+            first = builder.insert_element(ir.Constant(vector, ir.Undefined), factor, ir.Constant(ir.IntType(32), 0))
+            lanes = ir.Constant(ir.VectorType(ir.IntType(32), width), None)
+            factors = builder.shuffle_vector(first, first, lanes)
+            products = builder.fmul(factors, terms, flags=["contract"])
+            builder.store(builder.fadd(there, products, flags=["contract"]), place, align=4)
+            return context.get_dummy_value()
+
+        return types.void(target, i, source, j, factor), generate
+
+    return add
