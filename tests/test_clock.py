@@ -47,3 +47,27 @@ def test_shares_of_the_policy_come_first():
 def test_nobody_takes_no_time():
     nobody = np.empty(0)
     assert time_round(nobody, nobody, total_bandwidth=1.0, link="paper", duplicates="paper").round_time == 0.0
+
+
+def test_a_deadline_on_a_shared_link_with_caps_fails_only_the_late():
+    tau, t = np.array([0.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0])
+    settings = {"total_bandwidth": 1.0, "link": "shared", "duplicates": "paper"}
+    loose = time_round(tau, t, **settings, bandwidth_cap=np.full(3, 9.0), deadline=2.5)
+    free = time_round(tau, t, **settings, deadline=2.5)
+    assert loose.late.tolist() == free.late.tolist() == [False, False, True]
+    assert loose.round_time == 2.5
+    tight = time_round(tau, t, **settings, bandwidth_cap=np.array([0.5, 0.25, 9.0]), deadline=3.9)
+    assert tight.late.tolist() == [False, True, False]  # at 2; at 5; at 2 + 1/0.75 = 3.3
+
+
+def test_in_turn_nothing_is_lost_and_nobody_exceeds_a_cap():
+    from fedtempo.simulator.clock import _in_turn
+
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        size = int(rng.integers(1, 7))
+        tau, work, cap = rng.exponential(size=size), rng.exponential(size=size), rng.uniform(0.1, 2.0, size)
+        finish = _in_turn(tau, work, 1.3, cap)
+        assert np.all(finish >= tau + work / np.minimum(cap, 1.3) - 1e-9)
+        best = cohort_round_time(tau, work, 1.3, link="shared", bandwidth_cap=cap)
+        assert best - 1e-9 <= finish.max() <= tau.max() + work.sum() / 1.3 + (work / cap).max()

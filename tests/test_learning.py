@@ -70,7 +70,7 @@ def test_after_20_rounds_all_trainers_have_the_same_model(data, decay):
             result = trainer.train(
                 model[None], work_of(data, clients, round_index=r, steps=10, size=0.1 / (1 + r), decay=decay)
             )
-            model, _ = aggregator.apply(model, clients, result.update, np.full(3, 1 / 3))
+            model, _ = aggregator.apply(model, clients, result.update, np.full(3, 1 / 3), 0.1)
         models[name] = as_classes(model, name, data)
         evaluation = trainer.evaluate(model)
         outcomes[name] = np.array([
@@ -211,15 +211,56 @@ def test_a_module_with_buffers_is_refused(data):
         TorchTrainer(data, lambda: nn.Sequential(nn.BatchNorm1d(60), nn.Linear(60, 10)))
 
 
+def test_modules_that_do_not_fit_are_refused(data):
+    for module, said in (
+        (nn.Linear(60, 10), "function that makes a module"),
+        (lambda: nn.Linear(61, 10), "must take inputs of shape"),
+        (lambda: nn.Linear(60, 9), "10 numbers for a sample"),
+    ):
+        with pytest.raises(InputError, match=said):
+            TorchTrainer(data, module)
+
+
+def test_a_module_with_dropout_and_frozen_weights_gives_equal_runs(data):
+    def module():
+        made = nn.Sequential(nn.Linear(60, 20), nn.Dropout(0.5), nn.Linear(20, 10))
+        made[0].weight.requires_grad = False
+        return made
+
+    trainer = TorchTrainer(data, module)
+    model = trainer.initial_model(np.random.default_rng(0))[None]
+    first = trainer.train(model, work_of(data, [1, 4]))
+    torch.rand(7)
+    again = trainer.train(model, work_of(data, [4, 1]))
+    np.testing.assert_array_equal(first.update, again.update[::-1])
+    frozen = first.update[:, : 60 * 20]
+    assert not frozen.any()
+    assert first.update[:, 60 * 20 :].any()
+
+
 def test_aggregation_adds_weighted_updates_and_momentum():
     updates = np.array([[1.0, 0.0], [0.0, 2.0]], dtype=np.float32)
     aggregator = Aggregator(np.array([0.5, 0.5]), momentum=0.5)
     members, weights = np.array([0, 1]), np.array([0.25, 0.5])
-    model, norm = aggregator.apply(np.zeros(2, dtype=np.float32), members, updates, weights)
+    model, norm = aggregator.apply(np.zeros(2, dtype=np.float32), members, updates, weights, 0.1)
     np.testing.assert_allclose(model, [0.25, 1.0])
     assert norm == pytest.approx(np.hypot(0.25, 1.0))
-    model, _ = aggregator.apply(model, members[:0], updates[:0], weights[:0])  # nobody came: momentum goes on
+    model, _ = aggregator.apply(model, members[:0], updates[:0], weights[:0], 0.1)  # nobody came: momentum goes on
     np.testing.assert_allclose(model, [0.375, 1.5])
+
+
+@pytest.mark.parametrize("settings", [{"momentum": 0.5}, {"memory": True}])
+def test_old_directions_keep_in_step_with_a_smaller_step_size(settings):
+    """Where every step size and so every update is 1/10, the server's step is 1/10 too."""
+    members, weights = np.array([0, 1]), np.array([0.5, 0.5])
+    first, second = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32), np.array([[2.0, 1.0], [1.0, 0.0]], np.float32)
+    steps = []
+    for scale in (1.0, 0.1):
+        aggregator, model = Aggregator(np.array([0.5, 0.5]), **settings), np.zeros(2, dtype=np.float32)
+        aggregator.apply(model, members, first, weights, 1.0)
+        step, _ = aggregator.apply(model, members[:1], np.float32(scale) * second[:1], weights[:1], scale)
+        steps.append(step)
+    np.testing.assert_allclose(steps[1], 0.1 * steps[0], rtol=1e-6)
 
 
 def test_memory_stays_unbiased_and_takes_the_noise_away():
@@ -233,9 +274,9 @@ def test_memory_stays_unbiased_and_takes_the_noise_away():
         for client in range(3):  # K = 1 with q = 1/3
             aggregator = Aggregator(share, memory=True)
             for i in range(3):
-                aggregator.apply(start, np.array([i]), old[i : i + 1], np.zeros(1))
+                aggregator.apply(start, np.array([i]), old[i : i + 1], np.zeros(1), 1.0)
             step, _ = aggregator.apply(
-                start, np.array([client]), updates[client : client + 1], np.array([share[client] * 3])
+                start, np.array([client]), updates[client : client + 1], np.array([share[client] * 3]), 1.0
             )
             expected += step / 3
             if old_noise == 0:
@@ -256,7 +297,7 @@ def test_the_aggregator_goes_on_from_its_state(settings):
             other = Aggregator(share, **settings)
             other.restore({name: array.copy() for name, array in one.state().items()})
             again = model.copy()
-        model, _ = one.apply(model, members, updates, weights)
+        model, _ = one.apply(model, members, updates, weights, 0.3)
         if r >= 3:
-            again, _ = other.apply(again, members, updates, weights)
+            again, _ = other.apply(again, members, updates, weights, 0.3)
     np.testing.assert_array_equal(model, again)

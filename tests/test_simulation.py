@@ -1,5 +1,8 @@
 """The loop: exactly reproducible, resumable, honest about time, and open to policies of every kind."""
 
+import ast
+import os
+import subprocess
 import sys
 import tracemalloc
 
@@ -9,9 +12,10 @@ import pytest
 from fedtempo import Fleet, InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.learning.batches import Batches
 from fedtempo.learning.softmax import SoftmaxTrainer
-from fedtempo.learning.trainer import Evaluation, LocalResult
-from fedtempo.policies.policy import PolicySetting, Probe, RoundPlan
+from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork
+from fedtempo.policies.policy import PolicySetting, Probe, Restart, RoundPlan
 from fedtempo.policies.registry import BUILT_IN, available_policies, make
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.channel import StaticChannel
@@ -144,14 +148,31 @@ def test_a_run_carried_over_at_any_round_goes_on_as_if_nothing_had_happened(data
         assert begun + list(second.rounds()) == whole
 
 
-def test_absent_clients_fail_and_do_not_count(data, times):
-    failed = 0
-    for record in simulation(data, times, "uniform").rounds():
-        if "members" in record:
-            failed += len(record["failed"])
-            for client in record["failed"]:
-                assert record["update_norm"][record["members"].index(client)] is None
-    assert failed > 0
+def test_absent_clients_fail_take_no_time_and_do_not_count(data, times):
+    from fedtempo import cohort_round_time
+
+    fleet = Fleet(data.data_share, 1.0, **times)
+    trainer, channel = SoftmaxTrainer(data), StaticChannel(fleet.compute_time, fleet.upload_time)
+    running = assemble(
+        data=data, trainer=trainer, fleet=fleet, channel=WithAbsences(channel, present_share=0.5, seed=3),
+        policy="full", options={}, seed=0, stop=StopSettings(max_rounds=1),
+        training=TrainingSettings(cohort_size=4, local_steps=5, weight_decay=0.01),
+    )  # fmt: skip
+    before = running.model.copy()
+    record = next(running.rounds())
+    there = np.setdiff1d(np.arange(12), record["failed"])
+    assert 0 < there.size < 12
+    assert record["update_norm"][record["failed"][0]] is None
+    assert record["round_time"] == pytest.approx(
+        cohort_round_time(times["compute_time"][there], times["upload_time"][there])
+    )
+    batches = Batches(data.offsets, batch_size=24, seed=0)
+    work = LocalWork(
+        start=np.zeros_like(there), rows=batches.draw(there, 0, 5), local_steps=np.full_like(there, 5),
+        step_size=np.full(there.size, 0.1), weight_decay=0.01,
+    )  # fmt: skip
+    update = trainer.train(before[None], work).update
+    np.testing.assert_allclose(running.model, before + data.data_share[there] @ update, atol=1e-6)
 
 
 def test_runs_end_at_a_target_or_a_limit(data, times):
@@ -169,14 +190,16 @@ def test_runs_end_at_a_target_or_a_limit(data, times):
 
 def test_the_loss_is_evaluated_when_asked(data, times):
     result = run(data, times, rounds=7, evaluate_every=3)
-    assert [r["loss"] is not None for r in result.records] == [False, False, True, False, False, True, False]
+    assert [r["loss"] is not None for r in result.records] == [False, False, True, False, False, True, True]
     seconds, losses = result.series("loss")
-    assert len(seconds) == len(losses) == 2
+    assert len(seconds) == len(losses) == 3
+    assert result.summary["loss"] == losses[-1], "the last round is always evaluated"
 
 
 def test_a_diverging_run_names_the_round(data, times):
-    with pytest.raises(DivergedError, match=r"diverged in round \d+.*smaller step_size"):
-        run(data, times, "uniform", rounds=300, step_size=1e30, schedule="constant")
+    with pytest.raises(DivergedError, match=r"diverged in round \d+.*smaller step_size") as caught:
+        run(data, times, "uniform", rounds=300, step_size=1e30, schedule="constant", evaluate_every=1000)
+    assert [r["round"] for r in caught.value.records] == list(range(len(caught.value.records)))
 
 
 def test_a_sampler_of_ones_own_is_one_function_or_class(data, times):
@@ -304,6 +327,243 @@ def test_models_are_checked_and_torch_is_named_where_it_is_missing(data, times, 
         run(data, times, model=lambda: None)
 
 
+def test_proposed_trains_with_the_optimum_for_what_its_pilots_found(data, times):
+    from fedtempo import estimate_beta_over_alpha, optimal_sampling
+
+    for floor in (0.0, 0.2):
+        options = {"losses": [1.8, 1.6], "max_rounds": 60, "floor": floor}
+        result = run(data, times, "proposed", options=options, rounds=20, seed=2)
+        trained = [r for r in result.records if r["phase"] == "train"]
+        note = trained[0]["note"]
+        known = Fleet(data.data_share, np.array(note["gradient_bound"]), **times)
+        rounds = [
+            [
+                1 + next(r["round"] for r in result.records if r["phase"] == phase and r["loss"] <= loss)
+                for loss in (1.8, 1.6)
+            ]
+            for phase in ("pilot-uniform", "pilot-weighted")
+        ]
+        ratio = estimate_beta_over_alpha(known, *rounds, cohort_size=4).value
+        assert note["beta_over_alpha"] == ratio
+        q = optimal_sampling(known, cohort_size=4, beta_over_alpha=ratio or 0.0, floor=floor)
+        np.testing.assert_allclose(note["sampling_prob"], q)
+        for record in trained:
+            members, counts = np.array(record["members"]), np.array(record["counts"])
+            np.testing.assert_allclose(record["weights"], counts * data.data_share[members] / (4 * q[members]))
+    assert ratio is not None, "the case must have an estimate to tell"
+
+
+def test_link_duplicates_caps_and_total_bandwidth_reach_the_clock(data, times):
+    from fedtempo import cohort_round_time
+
+    settings = {"total_bandwidth": 0.5, "bandwidth_cap": np.linspace(0.05, 0.3, 12)}
+    for link in ("paper", "equal", "shared"):
+        for duplicates in ("paper", "physical"):
+            for record in run(data, times, link=link, duplicates=duplicates, **settings).records:
+                members = np.array(record["members"])
+                draws = np.array(record["counts"]) if duplicates == "paper" else 1
+                cap = settings["bandwidth_cap"][members]
+                work = draws * times["upload_time"][members]
+                if link == "equal":
+                    share = np.minimum(0.5 * draws / np.sum(draws * np.ones(members.size)), cap)
+                    expected = (times["compute_time"][members] + work / share).max()
+                else:
+                    expected = cohort_round_time(
+                        times["compute_time"][members], work, 0.5, link=link, bandwidth_cap=cap
+                    )
+                assert record["round_time"] == pytest.approx(expected)
+
+
+class Changing:
+    """A policy that asks the world for its times, and starts again once."""
+
+    def __init__(self):
+        self.restarted = False
+
+    def plan(self, context):
+        if context.round_index == 2 and not self.restarted:
+            self.restarted = True
+            return Restart()
+        return RoundPlan(members=[0, 5], weights=[0.5, 0.5], phase="train" if self.restarted else "pilot")
+
+    def observe(self, report):
+        pass
+
+
+def test_a_restart_forgets_the_model_and_the_server_but_not_the_clock(data, times):
+    settings = {"server_momentum": 0.5, "server_memory": True, "rounds": 2}
+    restarted = run(data, times, Changing(), **settings)
+    plain = Changing()
+    plain.restarted = True
+    once = run(data, times, plain, **settings)
+    assert [r["loss"] for r in restarted.records[2:]] == [r["loss"] for r in once.records]
+    assert restarted.records[2]["time"] > restarted.records[1]["time"]
+    assert restarted.summary["pilot_rounds"] == 2
+    assert restarted.summary["time"] == pytest.approx(once.summary["time"])
+
+
+class Alternating:
+    """A policy whose pilots and training take turns."""
+
+    def __init__(self):
+        self.rounds = 0
+
+    def plan(self, context):
+        self.rounds += 1
+        return RoundPlan(members=[self.rounds % 3], weights=[1.0], phase="pilot" if self.rounds % 2 else "train")
+
+    def observe(self, report):
+        pass
+
+
+def test_pilots_may_come_between_training(data, times):
+    result = run(data, times, Alternating(), rounds=3)
+    pilots = [r["round_time"] for r in result.records if r["phase"] == "pilot"]
+    assert result.summary["rounds"] == 3
+    assert result.summary["pilot_rounds"] == len(pilots) == 3
+    assert result.summary["pilot_time"] == pytest.approx(sum(pilots))
+
+
+@pytest.mark.parametrize("setting", ["server_momentum", "server_memory", "weight_decay"])
+def test_settings_of_the_server_and_of_sgd_change_training(data, times, setting):
+    plain, other = run(data, times), run(data, times, **{setting: True if setting == "server_memory" else 0.3})
+    assert plain.records[0]["members"] == other.records[0]["members"]
+    assert np.abs(plain.model - other.model).max() > 1e-4
+
+
+class Telling:
+    """A policy that plans whatever it is told."""
+
+    def __init__(self, **plan):
+        self.given = plan
+
+    def plan(self, context):
+        if "returns" in self.given:
+            return self.given["returns"]
+        return RoundPlan(**({"members": [0, 1], "weights": [0.5, 0.5]} | self.given))
+
+    def observe(self, report):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"members": [0, 50]}, "members must lie below 12"),
+        ({"members": [-1, 2]}, "distinct clients"),
+        ({"members": [3, 3]}, "distinct clients"),
+        ({"members": [0.5, 1]}, "whole numbers"),
+        ({"weights": [0.5]}, "one entry for each of 2 members"),
+        ({"weights": [0.5, np.nan]}, "weights must be finite"),
+        ({"bandwidth": [1000.0, 1000.0]}, "add up to 1"),
+        ({"bandwidth": [0.5, 0.0]}, "bandwidth must be positive"),
+        ({"bandwidth": [0.5, -0.1]}, "bandwidth must be positive"),
+        ({"deadline": -1.0}, "deadline must be positive"),
+        ({"local_steps": 0}, "local_steps must be positive"),
+        ({"step_size": -0.1}, "step_size must be positive"),
+        ({"counts": [0, 1]}, "counts must be positive"),
+        ({"returns": None}, "RoundPlan, a Probe or a Restart"),
+        ({"returns": Restart()}, "after at most 100 probes"),
+        ({"returns": Probe(clients=[0, 40], ask="loss")}, "clients must lie below 12"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(data, times, plan, said):
+    with pytest.raises(InputError, match=said):
+        run(data, times, Telling(**plan), rounds=1)
+
+
+def test_probes_are_checked():
+    with pytest.raises(InputError, match="ask must be one of"):
+        Probe(clients=[1], ask="mood")
+    with pytest.raises(InputError, match="nobody"):
+        Probe(clients=[], ask="loss")
+
+
+def test_a_round_without_members_passes_by(data, times):
+    result = run(data, times, Telling(members=[], weights=[]), rounds=2)
+    assert [r["round_time"] for r in result.records] == [0.0, 0.0]
+    assert not result.model.any()
+
+
+def test_a_probe_sends_the_model_once(data, times):
+    for ask in ("loss", "update_norm"):
+        near, far = (
+            run(data, times, Asking(ask), rounds=1, download_time=np.full(12, seconds)).records[0]["round_time"]
+            for seconds in (0.0, 5.0)
+        )
+        assert far == pytest.approx(near + 5.0)
+
+
+def test_bad_arguments_of_simulate_get_one_sentence(data, times):
+    for more, said in (
+        ({"seed": -1}, "seed must be"),
+        ({"seed": 1.5}, "seed must be"),
+        ({"cohort_sise": 3}, "did you mean 'cohort_size'"),
+        ({"options": {"speed": 1}}, "options"),
+        ({"policy": "uniform", "options": {"replacement": "no"}}, "true or false"),
+        ({"policy": "proposed", "options": {"losses": 5}}, "list of positive losses"),
+        ({"policy": "proposed", "options": {"losses": ["a"]}}, "must hold numbers"),
+        ({"policy": "statistical", "options": {"losses": [1.0], "floor": 0.5}}, "'floor'"),
+        ({"policy": lambda fleet: fleet.data_share, "options": {"a": 1}}, "options"),
+        ({"server_momentum": 1.0}, "below 1"),
+    ):
+        with pytest.raises(InputError, match=said):
+            run(data, times, **more)
+    with pytest.raises(InputError, match="cohort_size must be given"):
+        simulate(data, **times, max_rounds=1)
+    with pytest.raises(InputError, match="FederatedData"):
+        simulate((1, 2), **times, max_rounds=1, cohort_size=2)
+    with pytest.raises(InputError, match="compute_time and upload_time"):
+        simulate(data, max_rounds=1, cohort_size=2)
+    assert repr(run(data, times, rounds=1)).startswith("RunResult(end=max_rounds, rounds=1")
+
+
+def test_a_broken_policy_of_another_package_is_named(data, times, monkeypatch):
+    from importlib.metadata import EntryPoint
+
+    point = EntryPoint("mine", "fedtempo.theory.sampling:nothing", "fedtempo.policies")
+    monkeypatch.setattr("fedtempo.policies.registry.entry_points", lambda group: [point])
+    with pytest.raises(InputError, match="'mine' must be importable"):
+        run(data, times, "mine")
+
+
+ONE_THREAD = """
+import numpy as np, threadpoolctl
+from fedtempo import simulate
+from fedtempo.data.federation import FederatedData
+rng = np.random.default_rng(0)
+inputs, labels = rng.random((40, 784), dtype=np.float32), np.arange(40) % 10
+data = FederatedData(inputs, labels, np.array([0, 20, 40]), inputs, labels, 10, (1, 28, 28), "noise")
+def look(fleet):
+    return fleet.data_share
+class Looking:
+    def plan(self, context):
+        from fedtempo.policies.policy import RoundPlan
+        used = {pool["prefix"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+        print(sorted(used.items()))
+        return RoundPlan(members=[0], weights=[1.0])
+    def observe(self, report):
+        pass
+MODEL
+simulate(data, compute_time=1.0, upload_time=1.0, policy=Looking(), model=model, max_rounds=2, cohort_size=1)
+"""
+
+
+@pytest.mark.parametrize(
+    "model", ["model = 'softmax'", "model = 'lenet5'", "from fedtempo.learning.models import LeNet5 as model"]
+)
+def test_one_thread_does_all_products(model):
+    """In a new process, since libraries that are loaded too late would keep all their threads."""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    script = ONE_THREAD.replace("MODEL", model)
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    lines = shown.stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "openblas" in line
+        assert all(threads == 1 for _, threads in ast.literal_eval(line))
+
+
 class Idle:
     """A trainer without work: what remains is the loop's own."""
 
@@ -347,7 +607,7 @@ def test_a_client_takes_at_most_200_bytes_beside_its_data(policy):
         ("uniform", {"replacment": False}, "did you mean 'replacement'"),
         ("weighted", {"floor": 0.1}, "it takes none"),
         ("proposed", {}, "losses must be given"),
-        ("proposed", {"losses": []}, "at least one positive loss"),
+        ("proposed", {"losses": []}, "list of positive losses"),
         ("proposed-oracle", {}, "beta_over_alpha must be given"),
         ("proposed-oracle", {"beta_over_alpha": -1.0}, "beta_over_alpha must be zero or positive"),
     ],

@@ -11,10 +11,11 @@ from fedtempo.learning.trainer import Parameters
 
 @dataclass(eq=False)
 class Aggregator:
-    """w ← w + v with v ← m v + d and d = Σ_j weight_j Δ_j; weights as in Lemma 1 make d unbiased.
+    """w ← w + η v with v ← m v + d and d = Σ_j weight_j Δ_j/η; weights as in Lemma 1 make d unbiased.
 
-    With a memory of each client's last update y_i, only what is new enters: d = Σ p y + Σ_j weight_j (Δ_j - y_j), as
-    unbiased as without and less noisy (FedVARP). The memory holds one model for each client that was drawn.
+    With a memory of each client's last direction y_i, only what is new enters: d = Σ p y + Σ_j weight_j (Δ_j/η - y_j),
+    as unbiased as without and less noisy (FedVARP). The memory holds one model for each client that was drawn. What is
+    remembered are directions, not updates, so that old ones keep in step where the step size η shrinks.
     """
 
     data_share: Vector
@@ -29,16 +30,19 @@ class Aggregator:
         check_fraction("momentum", self.momentum)
 
     def apply(
-        self, model: Parameters, members: Integers, updates: Parameters, weights: Vector
+        self, model: Parameters, members: Integers, updates: Parameters, weights: Vector, step_size: float
     ) -> tuple[Parameters, float]:
         """Return the next model, and the norm of the aggregate Σ_j weight_j Δ_j without memory or momentum."""
         aggregate = weights.astype(np.float32) @ updates if len(members) else np.zeros_like(model)
         norm = float(np.linalg.norm(aggregate.astype(np.float64)))
-        step = self._with_memory(aggregate, members, updates, weights) if self.memory else aggregate
+        if not (self.memory or self.momentum):
+            return model + aggregate, norm
+        eta = np.float32(step_size)
+        step = self._with_memory(aggregate / eta, members, updates / eta, weights) if self.memory else aggregate / eta
         if self.momentum:
             self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step
             step = self.velocity
-        return model + step, norm
+        return model + eta * step, norm
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""
@@ -65,7 +69,7 @@ class Aggregator:
         self.remembered = dict(zip(clients.tolist(), arrays.get("remembered", np.empty(0)), strict=True))
 
     def _with_memory(
-        self, aggregate: Parameters, members: Integers, updates: Parameters, weights: Vector
+        self, aggregate: Parameters, members: Integers, directions: Parameters, weights: Vector
     ) -> Parameters:
         mean = np.zeros_like(aggregate) if self.mean_remembered is None else self.mean_remembered
         step = mean + aggregate
@@ -74,7 +78,7 @@ class Aggregator:
             share = np.float32(self.data_share[client])
             if old is not None:
                 step = step - np.float32(weights[j]) * old
-            mean = mean + share * (updates[j] if old is None else updates[j] - old)
-            self.remembered[client] = updates[j].copy()
+            mean = mean + share * (directions[j] if old is None else directions[j] - old)
+            self.remembered[client] = directions[j].copy()
         self.mean_remembered = mean
         return step

@@ -1,8 +1,10 @@
 """Any ``torch.nn.Module`` as a trainer, on any torch device."""
 
+import zlib
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -24,6 +26,8 @@ class TorchTrainer:
 
     def __init__(self, data: FederatedData, module: Callable[[], nn.Module], *, device: str = "cpu") -> None:
         """Put data and module onto the device."""
+        if isinstance(module, nn.Module):
+            raise InputError(f"the model must be a function that makes a module, got a {type(module).__name__} itself")
         self.data, self.make_module, self.device = data, module, torch.device(device)
         self.module = self._new_module()
         if any(True for _ in self.module.buffers()):
@@ -31,9 +35,11 @@ class TorchTrainer:
                 "the module must keep its whole state in parameters, got buffers; use GroupNorm, not BatchNorm"
             )
         self.weights = list(self.module.parameters())
+        self.trained = [weight for weight in self.weights if weight.requires_grad]
         self.num_parameters = sum(weight.numel() for weight in self.weights)
         self.inputs, self.labels = self._tensors(data.inputs, data.labels)
         self.test_inputs, self.test_labels = self._tensors(data.test_inputs, data.test_labels)
+        self._check_outputs()
 
     def initial_model(self, rng: np.random.Generator) -> Parameters:
         """Return the module's own initialisation, seeded from ``rng`` and not from torch's global state."""
@@ -44,20 +50,26 @@ class TorchTrainer:
     def train(self, models: Parameters, work: LocalWork) -> LocalResult:
         """Run local SGD for each client of ``work``, one after another."""
         starts = torch.from_numpy(np.ascontiguousarray(models)).to(self.device)
-        updates, paths = [], []
         rows = torch.from_numpy(work.rows).to(self.device)
         self.module.train()
+        with torch.random.fork_rng(devices=self._generators()):
+            return self._train(models, starts, rows, work)
+
+    def _train(self, models: Parameters, starts: torch.Tensor, rows: torch.Tensor, work: LocalWork) -> LocalResult:
+        updates, paths = [], []
         for k, start in enumerate(work.start.tolist()):
             self._set(starts[start])
+            # Dropout and the like draw from torch's own stream: here it is one of this client and these batches.
+            torch.manual_seed(_seed_of(work.rows[k]))
             norms, losses = [], []
             for batch in rows[k, : int(work.local_steps[k])]:
                 loss = cross_entropy(self.module(self.inputs[batch]), self.labels[batch])
-                gradients = list(torch.autograd.grad(loss, self.weights))
+                gradients = list(torch.autograd.grad(loss, self.trained))
                 with torch.no_grad():
                     if work.weight_decay:
-                        torch._foreach_add_(gradients, self.weights, alpha=work.weight_decay)
+                        torch._foreach_add_(gradients, self.trained, alpha=work.weight_decay)
                     norms.append(torch.stack(torch._foreach_norm(gradients)).norm())
-                    torch._foreach_add_(self.weights, gradients, alpha=-float(work.step_size[k]))
+                    torch._foreach_add_(self.trained, gradients, alpha=-float(work.step_size[k]))
                 losses.append(loss.detach())
             updates.append(self._flat(self.weights) - models[start])
             path = torch.stack(norms)
@@ -93,6 +105,19 @@ class TorchTrainer:
         parts = zip(*(part[rows].split(SAMPLES_AT_ONCE) for part in (self.inputs, self.labels)), strict=True)
         return sum(float(cross_entropy(self.module(x), y, reduction="sum")) for x, y in parts)
 
+    def _check_outputs(self) -> None:
+        self.module.eval()
+        try:
+            with torch.inference_mode():
+                shape = tuple(self.module(self.inputs[:1]).shape)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InputError(f"the module must take inputs of shape {self.data.input_shape}, got: {error}") from error
+        if shape != (1, self.data.num_classes):
+            raise InputError(f"the module must give {self.data.num_classes} numbers for a sample, got shape {shape}")
+
+    def _generators(self) -> list[torch.device]:
+        return [] if self.device.type == "cpu" else [self.device]
+
     def _new_module(self) -> nn.Module:
         module = self.make_module().to(self.device)
         return module.to(memory_format=torch.channels_last) if len(self.data.input_shape) == 3 else module
@@ -114,3 +139,7 @@ class TorchTrainer:
     def _flat(weights: list[torch.Tensor]) -> Parameters:
         flat: Parameters = torch.cat([weight.detach().reshape(-1) for weight in weights]).cpu().numpy()
         return flat
+
+
+def _seed_of(rows: npt.NDArray[np.int64]) -> int:
+    return zlib.crc32(np.ascontiguousarray(rows).tobytes())

@@ -35,6 +35,15 @@ class LocalResult:
     mean_gradient_norm: Vector
     mean_loss: Vector  # of the batches, along the path
 
+    @classmethod
+    def of_nobody(cls, num_parameters: int) -> "LocalResult":
+        """Return the result of a round in which nobody trains."""
+        nothing = np.empty(0)
+        return cls(
+            update=np.empty((0, num_parameters), dtype=np.float32), largest_gradient_norm=nothing,
+            mean_gradient_norm=nothing, mean_loss=nothing,
+        )  # fmt: skip
+
     @property
     def update_norm(self) -> Vector:
         """‖Δ_i‖."""

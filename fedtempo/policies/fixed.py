@@ -1,6 +1,7 @@
 """Policies with one distribution for the whole run."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,21 @@ from fedtempo.policies.policy import RoundContext, RoundPlan, RoundReport
 from fedtempo.theory.sampling import DrawTable, aggregation_weights, check_sampling_prob, draw_cohort
 
 
-class FixedSampling:
+class Forgetful:
+    """A policy that learns nothing, so that a run may go on without anything of it."""
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn nothing."""
+
+    def state(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up nothing."""
+
+
+class FixedSampling(Forgetful):
     """Draw K clients with replacement from one q each round; weights as in Lemma 1."""
 
     def __init__(self, fleet: Fleet, sampling_prob: Vector, cohort_size: int) -> None:
@@ -26,11 +41,8 @@ class FixedSampling:
         weights = aggregation_weights(drawn, self.sampling_prob, self.fleet.data_share)[first] * counts
         return RoundPlan(members=members, counts=counts, weights=weights)
 
-    def observe(self, report: RoundReport) -> None:
-        """Learn nothing: q is fixed."""
 
-
-class FullParticipation:
+class FullParticipation(Forgetful):
     """Everyone trains in each round, with its data share as weight."""
 
     def __init__(self, fleet: Fleet) -> None:
@@ -41,11 +53,8 @@ class FullParticipation:
         """Take everyone."""
         return RoundPlan(members=self.everyone, weights=self.weights)
 
-    def observe(self, report: RoundReport) -> None:
-        """Learn nothing."""
 
-
-class AuthorsUniform:
+class AuthorsUniform(Forgetful):
     """The uniform baseline of the paper's code: K distinct clients, a plain mean, and local steps scaled by p_i N.
 
     It is not unbiased; the preset ``authors-code`` keeps it to compare with.
@@ -61,9 +70,6 @@ class AuthorsUniform:
         scale = self.fleet.data_share[members] * len(self.fleet)
         weights = np.full(len(members), 1 / len(members))
         return RoundPlan(members=members, weights=weights, step_size=context.step_size * scale)
-
-    def observe(self, report: RoundReport) -> None:
-        """Learn nothing."""
 
 
 Sampler = Callable[[Fleet], Vector]  # a user's own sampler: one function from fleet to q

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import InputError, Integers, Vector, as_integers, as_numbers, check_choice, check_positive
 from fedtempo.fleet import Fleet
 
 
@@ -34,8 +34,15 @@ class Probe:
     planned afterwards need not compute again.
     """
 
-    clients: Integers
+    clients: Integers  # distinct
     ask: Literal["loss", "update_norm"]
+
+    def __post_init__(self) -> None:
+        """Check what the engine relies on."""
+        object.__setattr__(self, "clients", _distinct("clients", self.clients))
+        check_choice("ask", self.ask, ("loss", "update_norm"))
+        if not self.clients.size:
+            raise InputError("clients must name whom the probe asks, got nobody")
 
 
 class Restart:
@@ -56,6 +63,19 @@ class RoundPlan:
     evaluate: bool = False  # the policy needs the loss after this round
     phase: str = "train"  # "train", or the name of a pilot, whose time is reported apart
     note: Mapping[str, Any] | None = None  # goes into the records
+
+    def __post_init__(self) -> None:
+        """Check what the engine relies on, and turn lists into arrays."""
+        members = _distinct("members", self.members)
+        object.__setattr__(self, "members", members)
+        object.__setattr__(self, "weights", _for_each("weights", self.weights, members, above=-np.inf))
+        for name in ("counts", "bandwidth", "local_steps", "step_size"):
+            given = getattr(self, name)
+            if given is not None:
+                values = _for_each(name, given, members, above=0.0, whole=name in ("counts", "local_steps"))
+                object.__setattr__(self, name, values)
+        if self.deadline is not None:
+            check_positive("deadline", self.deadline)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -81,8 +101,8 @@ class RoundReport:
 class Policy(Protocol):
     """Decides who trains, how often and with what bandwidth.
 
-    A policy with a memory may add ``state() -> dict`` of JSON values and ``restore(state)``, so that a run killed half
-    way resumes to the byte; one without needs neither.
+    It may also have ``state() -> dict`` of JSON values and ``restore(state)``: a run that was killed then goes on from
+    where it was, to the byte. Without them it starts again.
     """
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe | Restart:
@@ -100,3 +120,22 @@ class PolicySetting:
     cohort_size: int  # K
     options: Mapping[str, Any] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
+
+
+def _distinct(name: str, clients: npt.ArrayLike) -> Integers:
+    numbers = as_integers(name, clients)
+    ordered = numbers if numbers.size < 2 or (np.diff(numbers) > 0).all() else np.unique(numbers)
+    if numbers.ndim != 1 or ordered.size < numbers.size or (numbers.size and ordered[0] < 0):
+        raise InputError(f"{name} must be distinct clients, from 0 on, got {str(numbers.tolist())[:60]}")
+    return numbers
+
+
+def _for_each(name: str, values: npt.ArrayLike, members: Integers, *, above: float, whole: bool = False) -> Any:  # noqa: ANN401
+    """Return one finite number for each member; one number alone holds for all."""
+    numbers = as_integers(name, values) if whole else as_numbers(name, values)
+    if numbers.ndim > 1 or numbers.shape not in ((), members.shape):
+        raise InputError(f"{name} must have one entry for each of {members.size} members, got shape {numbers.shape}")
+    if not (np.isfinite(numbers).all() and (numbers > above).all()):
+        rule = "finite" if above < 0 else "positive and finite"
+        raise InputError(f"{name} must be {rule}, got {str(numbers.tolist())[:60]}")
+    return np.broadcast_to(numbers, members.shape)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtempo.checks import InputError, Vector, check_count, check_fraction
+from fedtempo.checks import InputError, Vector, as_numbers, check_count, check_fraction, first_violation
 from fedtempo.fleet import Fleet
 from fedtempo.policies.fixed import FixedSampling
 from fedtempo.policies.policy import Restart, RoundContext, RoundPlan, RoundReport
@@ -26,8 +26,10 @@ class PilotSettings:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if not self.losses or not all(loss > 0 for loss in self.losses):
-            raise InputError(f"losses must hold at least one positive loss for the pilots, got {list(self.losses)}")
+        losses = as_numbers("losses", self.losses)
+        if losses.ndim != 1 or not losses.size or first_violation(losses, allow_zero=False) is not None:
+            raise InputError(f"losses must be a list of positive losses for the pilots, got {self.losses!r}")
+        object.__setattr__(self, "losses", tuple(losses.tolist()))
         check_count("max_rounds", self.max_rounds)
         check_fraction("floor", self.floor)
 
@@ -112,6 +114,8 @@ class PilotedSampling:
         uniform, weighted = (self.rounds[phase] for phase in PILOTS)
         ratio = estimate_beta_over_alpha(known, uniform, weighted, cohort_size=self.cohort_size)
         self.note |= {"beta_over_alpha": ratio.value, "fallback": ratio.value is None, "estimate": str(ratio)}
-        return optimal_sampling(
+        q = optimal_sampling(
             known, cohort_size=self.cohort_size, beta_over_alpha=ratio.value or 0.0, floor=self.pilots.floor
         )
+        self.note |= {"floor": self.pilots.floor, "sampling_prob": q.tolist()}
+        return q

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -28,6 +28,8 @@ class Entry:
 
 def _uniform(setting: PolicySetting) -> Policy:
     options = _checked(setting, {"replacement": True})
+    if not isinstance(options["replacement"], bool):
+        raise InputError(f"replacement must be true or false, got {options['replacement']!r}")
     if options["replacement"]:
         return FixedSampling(setting.fleet, uniform_sampling(setting.fleet), setting.cohort_size)
     return AuthorsUniform(setting.fleet, setting.cohort_size)
@@ -45,10 +47,8 @@ def _full(setting: PolicySetting) -> Policy:
 
 def _piloted(scheme: str) -> Factory:
     def make(setting: PolicySetting) -> Policy:
-        names = [field.name for field in fields(PilotSettings)]
-        options = _checked(setting, dict.fromkeys(names), needed=("losses",))
-        given = {name: value for name, value in options.items() if value is not None}
-        pilots = PilotSettings(**(given | {"losses": tuple(given["losses"])}))
+        known = {"losses": None, "max_rounds": 500} | ({"floor": 0.05} if scheme == "proposed" else {})
+        pilots = PilotSettings(**_checked(setting, known, needed=("losses",)))
         return PilotedSampling(setting.fleet, setting.cohort_size, pilots, scheme=scheme)
 
     return make
@@ -87,7 +87,11 @@ def available_policies() -> dict[str, Entry]:
 
 
 def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
-    return make(point.load(), setting)
+    try:
+        policy = point.load()
+    except Exception as error:
+        raise InputError(f"policy {point.name!r} must be importable from {point.value}, got {error!r}") from error
+    return make(policy, setting)
 
 
 def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Policy:
@@ -106,6 +110,7 @@ def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Polic
     if isinstance(policy, Policy):
         return policy
     if callable(policy):
+        _checked(setting, {})
         return FixedSampling(setting.fleet, policy(setting.fleet), setting.cohort_size)
     raise InputError(f"policy must be a name, a policy, a class or a function from fleet to q, got {policy!r}")
 
@@ -120,5 +125,5 @@ def _checked(setting: PolicySetting, known: Mapping[str, Any], needed: tuple[str
     options = {**known, **setting.options}
     for name in needed:
         if options[name] is None:
-            raise InputError(f"{name} must be given for this policy, got none; put it into its [policy.<name>] table")
+            raise InputError(f"{name} must be given among the options of this policy, got none")
     return options

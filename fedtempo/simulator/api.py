@@ -1,7 +1,8 @@
 """Simulated runs from Python: a user's own data, model and policy in a few lines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedtempo.policies.policy import Policy, PolicySetting
 from fedtempo.policies.registry import make
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, StaticChannel
-from fedtempo.simulator.loop import Simulation
+from fedtempo.simulator.loop import DivergedError, Simulation
 from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 
@@ -30,6 +31,11 @@ class RunResult:
     records: list[dict[str, Any]]  # one for each round
     model: Parameters
 
+    def __repr__(self) -> str:
+        """Name what the run came to, not its records."""
+        told = ", ".join(f"{name}={value}" for name, value in self.summary.items() if value is not None)
+        return f"RunResult({told})"
+
     def series(self, name: str) -> tuple[Vector, Vector]:
         """Return seconds and values of ``loss`` or ``accuracy``, wherever they were evaluated."""
         seen = [(record["time"], record[name]) for record in self.records if record[name] is not None]
@@ -40,12 +46,16 @@ class RunResult:
 def simulate(
     data: FederatedData,
     *,
-    compute_time: npt.ArrayLike,
-    upload_time: npt.ArrayLike,
+    compute_time: npt.ArrayLike | None = None,
+    upload_time: npt.ArrayLike | None = None,
     policy: str | Policy | Sampler | type = "weighted",
     options: Mapping[str, Any] | None = None,
     model: object = "softmax",
+    device: str = "cpu",
     channel: Channel | None = None,
+    download_time: npt.ArrayLike | None = None,
+    bandwidth_cap: npt.ArrayLike | None = None,
+    total_bandwidth: float = 1.0,
     seed: int = 0,
     max_rounds: int | None = None,
     max_time: float | None = None,
@@ -56,14 +66,28 @@ def simulate(
     """Run federated training under a simulated clock.
 
     ``model``: "softmax", "lenet5", a function that returns a ``torch.nn.Module``, or a ``Trainer``. ``policy``: a name,
-    a function from fleet to q, a class that takes a ``PolicySetting``, or a policy. ``training``: the fields of
-    ``TrainingSettings``, of which ``cohort_size`` is needed.
+    a function from fleet to q, a class that takes a ``PolicySetting``, or a policy. ``training``: ``cohort_size``, and
+    where they differ from the defaults ``local_steps``, ``batch_size``, ``step_size``, ``schedule``, ``weight_decay``,
+    ``server_momentum``, ``server_memory``, ``link``, ``duplicates``, ``evaluate_every``. Times are the nominal ones,
+    which policies plan with; a ``channel`` may have its own, and gives them where they are left out. Diverging training
+    raises ``DivergedError`` with the records until then.
     """
-    fleet = Fleet(data.data_share, 1.0, compute_time, upload_time)  # type: ignore[arg-type]
+    _check_arguments(data, seed, training)
+    if channel is not None:
+        first = channel.at(0, 0.0)
+        compute_time = first.compute_time if compute_time is None else compute_time
+        upload_time = first.upload_time if upload_time is None else upload_time
+    if compute_time is None or upload_time is None:
+        raise InputError("compute_time and upload_time must be given where there is no channel, got none")
+    times: dict[str, Any] = {
+        "compute_time": compute_time, "upload_time": upload_time, "download_time": download_time,
+        "bandwidth_cap": bandwidth_cap, "total_bandwidth": total_bandwidth,
+    }  # fmt: skip
+    fleet = Fleet(data_share=data.data_share, gradient_bound=np.ones(data.num_clients), **times)
     stop = StopSettings(
         max_rounds=max_rounds, max_time=max_time, target_loss=target_loss, target_accuracy=target_accuracy
     )
-    trainer = make_trainer(model, data)  # loads libraries, before their threads can be limited
+    trainer = make_trainer(model, data, device=device)  # loads libraries, before their threads can be limited
     with threadpool_limits(limits=1):
         simulation = assemble(
             data=data,
@@ -76,8 +100,32 @@ def simulate(
             stop=stop,
             seed=seed,
         )
-        *records, summary = simulation.rounds()
+        records: list[dict[str, Any]] = []
+        try:
+            records.extend(simulation.rounds())
+        except DivergedError as error:
+            error.records = tuple(records)
+            raise
+    *records, summary = records
     return RunResult(summary, records, simulation.model)
+
+
+def _check_arguments(data: object, seed: object, training: Mapping[str, Any]) -> None:
+    """Check what Python itself would complain of in its own words."""
+    if not isinstance(data, FederatedData):
+        raise InputError(f"data must be a FederatedData, got {type(data).__name__}; docs/data.md shows how to make one")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    known = [field.name for field in fields(TrainingSettings)]
+    for name in training:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise InputError(
+                f"settings of simulate must be known, got {name!r}; "
+                + (f"did you mean {near[0]!r}?" if near else f"of training there are {', '.join(known)}")
+            )
+    if "cohort_size" not in training:
+        raise InputError("cohort_size must be given, got nothing; it is the number of clients drawn in each round")
 
 
 def assemble(

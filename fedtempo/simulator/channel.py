@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fedtempo.checks import InputError, Vector, as_numbers, check_positive, first_violation
 from fedtempo.randomness import stream
-from fedtempo.simulator.traces import RateTrace
+from fedtempo.simulator.traces import RateTrace, upload_seconds
 
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
@@ -105,6 +105,14 @@ class TraceChannel:
             # In order of their offset, so that the search through the trace moves forwards.
             clients = clients[np.argsort(offset[clients])]
             self._followers.append((trace, clients, offset[clients] * trace.period))
+
+    @property
+    def nominal_upload_time(self) -> Vector:
+        """t_i at the mean rate of the trace that a client follows: what can be known beforehand."""
+        seconds = np.empty_like(self._compute_time)
+        for trace, clients, _ in self._followers:
+            seconds[clients] = upload_seconds(self._model_bits, trace.mean_mbps)
+        return seconds * self._total_bandwidth
 
     def at(self, round_index: int, time: float) -> ChannelState:
         """Return the times for uploads that start at this time, whatever the round."""

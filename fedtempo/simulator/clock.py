@@ -55,6 +55,8 @@ def time_round(
     else:
         end = cohort_round_time(ready_time, work, total_bandwidth, link="shared", bandwidth_cap=bandwidth_cap)
         finish = np.full(len(ready_time), end)
+        if deadline is not None and end > deadline:
+            finish = _in_turn(ready_time, work, total_bandwidth, bandwidth_cap)
     end = float(finish.max())
     if deadline is None or end <= deadline:
         return RoundTiming(end, np.zeros(len(finish), dtype=bool), bandwidth)
@@ -68,4 +70,22 @@ def _first_come_first_served(ready_time: Vector, service_time: Vector) -> Vector
     idle = np.maximum.accumulate(ready_time[order] - (served - service_time[order]))
     finish = np.empty_like(served)
     finish[order] = served + idle
+    return finish
+
+
+def _in_turn(ready_time: Vector, work: Vector, total_bandwidth: float, cap: Vector) -> Vector:
+    """Return when each upload ends on a link that gives whoever was ready first all it can take, the next the rest."""
+    left, finish = work.copy(), np.full(len(work), np.inf)
+    order, now = np.argsort(ready_time, kind="stable"), float(ready_time.min())
+    while np.isinf(finish).any():
+        waiting = order[np.isinf(finish[order])]
+        ready = waiting[ready_time[waiting] <= now]
+        free = total_bandwidth - np.r_[0.0, np.cumsum(cap[ready])[:-1]]
+        share = np.clip(free, 0.0, cap[ready])
+        sending = ready[share > 0]
+        ends = now + left[sending] / share[share > 0]
+        until = min(ends.min(initial=np.inf), ready_time[waiting].min(initial=np.inf, where=ready_time[waiting] > now))
+        left[sending] -= (until - now) * share[share > 0]
+        finish[sending[ends <= until]] = until
+        now = until
     return finish

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,27 @@ from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Trainer
-from fedtempo.policies.policy import Policy, Restart, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, ChannelState
-from fedtempo.simulator.clock import RoundTiming, time_round
+from fedtempo.simulator.clock import time_round
 from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 HOPELESS = 1000.0  # times the loss of w₀: no run comes back from there
+QUESTIONS = 100  # that a policy may ask before it plans a round
 
 
 class DivergedError(ArithmeticError):
-    """Training left the numbers; the message names the round."""
+    """Training left the numbers; the message names the round, ``records`` hold what came before."""
+
+    records: tuple[dict[str, Any], ...] = ()
 
 
 class Simulation:
     """One run: a policy, a model and a fleet under a simulated clock.
 
     ``rounds`` yields one record for each round and one at the end. Between rounds, ``state`` and ``restore`` carry the
-    run over to another process, which then yields what this one would have.
+    run over to another process, which then yields what this one would have; for that the policy needs both as well.
     """
 
     def __init__(
@@ -86,11 +90,15 @@ class Simulation:
             "time_to_accuracy": self.reached["accuracy"],
         }
 
+    @property
+    def resumable(self) -> bool:
+        """Whether the policy can be carried over too."""
+        return hasattr(self.policy, "state") and hasattr(self.policy, "restore")
+
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.generic]]]:
         """Return all that a resumed run needs: JSON values, and arrays."""
-        policy_state: dict[str, Any] = getattr(self.policy, "state", dict)()
         values = {name: getattr(self, name) for name in STATE} | {
-            "policy": policy_state,
+            "policy": self.policy.state(),  # type: ignore[attr-defined]
             "last": None if self.last is None else [self.last.loss, self.last.accuracy],
         }
         return values, {"model": self.model, **{f"server_{k}": v for k, v in self.aggregator.state().items()}}
@@ -102,21 +110,23 @@ class Simulation:
         self.last = None if values["last"] is None else Evaluation(*values["last"])
         self.model = arrays["model"]  # type: ignore[assignment]
         self.aggregator.restore({k.removeprefix("server_"): v for k, v in arrays.items() if k.startswith("server_")})
-        if values["policy"]:
-            self.policy.restore(values["policy"])  # type: ignore[attr-defined]
+        self.policy.restore(values["policy"])  # type: ignore[attr-defined]
 
     def _round(self) -> dict[str, Any]:
         now = self.channel.at(self.rounds_done, self.time)
-        plan, probed, probe_time = self._plan(now)
+        plan, asked = self._plan(now)
+        usual_step_size = self.training.step_size_of(self.round_index)
         steps = self._for_each(plan, plan.local_steps, self.training.local_steps).astype(np.int64)
-        sizes = self._for_each(plan, plan.step_size, self.training.step_size_of(self.round_index))
-        result = self._train(plan.members, steps, sizes) if probed is None else _select(probed, plan.members)
-        timing = self._time(plan, now, steps if probed is None else 0 * steps)
-        failed = timing.late if now.available is None else timing.late | ~now.available[plan.members]
+        sizes = self._for_each(plan, plan.step_size, usual_step_size)
+        if asked.result is None:
+            result = self._train(plan.members, steps, sizes)
+        else:
+            result = _select(asked.computed, asked.result, plan.members)
+        round_time, failed = self._time(plan, now, steps, asked)
         self.model, aggregate_norm = self.aggregator.apply(
-            self.model, plan.members[~failed], result.update[~failed], plan.weights[~failed]
+            self.model, plan.members[~failed], result.update[~failed], plan.weights[~failed], usual_step_size
         )
-        elapsed = probe_time + timing.round_time
+        elapsed = asked.seconds + round_time
         self._advance(plan, elapsed)
         evaluation = self._evaluate(plan)
         report = RoundReport(
@@ -142,11 +152,11 @@ class Simulation:
     def _for_each(plan: RoundPlan, chosen: npt.ArrayLike | None, usual: float) -> Vector:
         return np.broadcast_to(np.asarray(usual if chosen is None else chosen, dtype=np.float64), plan.members.shape)
 
-    def _plan(self, now: ChannelState) -> tuple[RoundPlan, tuple[Integers, LocalResult] | None, float]:
-        """Let the policy plan, and answer its probes; return the plan, updates that a probe left, and its seconds."""
-        answers, probed, seconds = None, None, 0.0
+    def _plan(self, now: ChannelState) -> tuple[RoundPlan, "Asked"]:
+        """Let the policy plan, and answer its probes."""
+        answers, asked = None, Asked()
         rng = stream(self.seed, "policy", self.round_index)
-        while True:
+        for _ in range(QUESTIONS):
             context = RoundContext(
                 round_index=self.round_index, time=self.time, step_size=self.training.step_size_of(self.round_index),
                 local_steps=self.training.local_steps, rng=rng, available=now.available,
@@ -154,25 +164,53 @@ class Simulation:
             )  # fmt: skip
             plan = self.policy.plan(context)
             if isinstance(plan, RoundPlan):
-                return plan, probed, seconds
+                self._check_plan(plan, asked)
+                return plan, asked
             if isinstance(plan, Restart):
-                self.model, self.round_index = self.initial.copy(), 0
+                self.model, self.round_index, self.last = self.initial.copy(), 0, None
                 self.aggregator.reset()
-                rng = stream(self.seed, "policy", 0)
-                continue
-            clients, steps = plan.clients, np.full(len(plan.clients), self.training.local_steps)
-            if plan.ask == "loss":
-                # One pass over the local data counts as so many batches, at the speed of training.
-                answers = self.trainer.client_losses(self.model, clients)
-                passes = np.diff(self.batches.offsets)[clients] / self.training.batch_size
-                seconds += float(self._ready_time(now, clients, passes).max())
+                answers, asked, rng = None, Asked(seconds=asked.seconds), stream(self.seed, "policy", 0)
+            elif isinstance(plan, Probe):
+                self._check_clients("clients", plan.clients)
+                answers = self._ask(plan, now, asked)
             else:
-                sizes = np.full(len(clients), self.training.step_size_of(self.round_index))
-                result = self._train(clients, steps, sizes)
-                answers, probed = result.update_norm, (clients, result)
-                seconds += float(self._ready_time(now, clients, steps).max())
+                raise InputError(f"plan must return a RoundPlan, a Probe or a Restart, got {type(plan).__name__}")
+        raise InputError(f"a policy must plan a round after at most {QUESTIONS} probes and restarts, got more")
+
+    def _ask(self, probe: Probe, now: ChannelState, asked: "Asked") -> Vector:
+        """Return the answers, and note in ``asked`` what they took."""
+        clients, steps = probe.clients, np.full(len(probe.clients), self.training.local_steps)
+        if probe.ask == "loss":
+            # One pass over the local data counts as so many batches, at the speed of training.
+            answers = self.trainer.client_losses(self.model, clients)
+            work: npt.NDArray[Any] = np.diff(self.batches.offsets)[clients] / self.training.batch_size
+        else:
+            work = steps
+            sizes = np.full(len(clients), self.training.step_size_of(self.round_index))
+            asked.computed, asked.result = clients, self._train(clients, steps, sizes)
+            answers = asked.result.update_norm
+        asked.seconds += float(self._ready_time(now, clients, work, asked).max())
+        asked.have_the_model = np.union1d(asked.have_the_model, clients)
+        return answers
+
+    def _check_plan(self, plan: RoundPlan, asked: "Asked") -> None:
+        self._check_clients("members", plan.members)
+        if asked.result is not None and not (plan.local_steps is None and plan.step_size is None):
+            raise InputError("local_steps and step_size must be None after a probe of update norms, got a change")
+        if plan.bandwidth is not None:
+            total, cap = self.fleet.total_bandwidth, self.fleet.bandwidth_cap
+            if plan.bandwidth.sum() > total * (1 + 1e-9):
+                raise InputError(f"bandwidth must add up to {total:g} at most, got {plan.bandwidth.sum():g}")
+            if cap is not None and (plan.bandwidth > cap[plan.members] * (1 + 1e-9)).any():
+                raise InputError("bandwidth must keep to the caps of the members, got more")
+
+    def _check_clients(self, name: str, clients: Integers) -> None:
+        if clients.size and clients.max() >= len(self.fleet):
+            raise InputError(f"{name} must lie below {len(self.fleet)}, the number of clients, got {clients.max()}")
 
     def _train(self, members: Integers, steps: Integers, sizes: Vector) -> LocalResult:
+        if not len(members):
+            return LocalResult.of_nobody(self.model.size)
         rows = self.batches.draw(members, self.round_index, int(steps.max(initial=1)))
         work = LocalWork(
             start=np.zeros(len(members), dtype=np.int64), rows=rows, local_steps=steps, step_size=sizes,
@@ -180,35 +218,50 @@ class Simulation:
         )  # fmt: skip
         return self.trainer.train(self.model[None], work)
 
-    def _ready_time(self, now: ChannelState, members: Integers, steps: npt.NDArray[Any]) -> Vector:
-        """Return when members can upload: download, and computing in proportion to their local steps."""
-        computing = now.compute_time[members] * (steps / self.training.local_steps)
-        download = self.fleet.download_time
-        return computing if download is None else computing + download[members]
+    def _ready_time(self, now: ChannelState, clients: Integers, steps: npt.NDArray[Any], asked: "Asked") -> Vector:
+        """Return when clients are done: those who need it download, then all compute in proportion to their steps."""
+        ready: Vector = now.compute_time[clients] * (steps / self.training.local_steps)
+        if self.fleet.download_time is None:
+            return ready
+        return ready + np.where(np.isin(clients, asked.have_the_model), 0.0, self.fleet.download_time[clients])
 
-    def _time(self, plan: RoundPlan, now: ChannelState, steps: npt.NDArray[Any]) -> RoundTiming:
-        cap = self.fleet.bandwidth_cap
-        return time_round(
-            self._ready_time(now, plan.members, steps),
-            now.upload_time[plan.members],
+    def _time(
+        self, plan: RoundPlan, now: ChannelState, steps: Integers, asked: "Asked"
+    ) -> tuple[float, npt.NDArray[np.bool_]]:
+        """Return the seconds of the round and who failed: the absent, who take no time, and the late."""
+        there = np.ones(len(plan.members), dtype=bool) if now.available is None else now.available[plan.members]
+        members = plan.members[there]
+
+        def of(values: npt.NDArray[Any] | None) -> Any:  # noqa: ANN401
+            return None if values is None else values[members]
+
+        still_to_do = steps[there] if asked.result is None else np.zeros(len(members))
+        timing = time_round(
+            self._ready_time(now, members, still_to_do, asked),
+            of(now.upload_time),
             total_bandwidth=self.fleet.total_bandwidth,
             link=self.training.link,
             duplicates=self.training.duplicates,
-            counts=plan.counts,
-            bandwidth=plan.bandwidth,
-            bandwidth_cap=None if cap is None else cap[plan.members],
+            counts=None if plan.counts is None else plan.counts[there],
+            bandwidth=None if plan.bandwidth is None else plan.bandwidth[there],
+            bandwidth_cap=of(self.fleet.bandwidth_cap),
             deadline=plan.deadline,
         )
+        failed = ~there
+        failed[there] = timing.late
+        return timing.round_time, failed
 
     def _advance(self, plan: RoundPlan, seconds: float) -> None:
         self.time += seconds
         self.rounds_done += 1
         self.round_index += 1
         if plan.phase != "train":
-            self.pilot_rounds, self.pilot_time = self.rounds_done, self.time
+            self.pilot_rounds += 1
+            self.pilot_time += seconds
 
     def _evaluate(self, plan: RoundPlan) -> Evaluation | None:
-        if not plan.evaluate and self.round_index % self.training.evaluate_every:
+        due = self.round_index % self.training.evaluate_every == 0
+        if not (due or plan.evaluate or self._limit_reached() is not None):
             return None
         self.last = self.trainer.evaluate(self.model)
         if plan.phase == "train":
@@ -221,31 +274,46 @@ class Simulation:
         return self.last
 
     def _check_numbers(self, report: RoundReport) -> None:
-        worst = report.loss if report.loss is not None else self.initial_loss
-        if not (worst <= HOPELESS * self.initial_loss and math.isfinite(report.aggregate_norm)):
-            raise DivergedError(
-                f"training diverged in round {self.rounds_done}: the loss is {worst:.3g}, at first it was "
-                f"{self.initial_loss:.3g}; use a smaller step_size"
-            )
+        said = None
+        if report.loss is not None and not report.loss <= HOPELESS * self.initial_loss:
+            said = f"the loss is {report.loss:.3g}, at first it was {self.initial_loss:.3g}"
+        elif not math.isfinite(report.aggregate_norm):
+            said = "the updates are no longer finite numbers"
+        if said is not None:
+            raise DivergedError(f"training diverged in round {self.rounds_done}: {said}; use a smaller step_size")
 
     def _check_end(self) -> None:
-        stop, rounds, time = self.stop, self.rounds_done - self.pilot_rounds, self.time - self.pilot_time
-        targets = {"loss": stop.target_loss, "accuracy": stop.target_accuracy}
+        targets = {"loss": self.stop.target_loss, "accuracy": self.stop.target_accuracy}
         wanted = [name for name, target in targets.items() if target is not None]
         if wanted and all(self.reached[name] is not None for name in wanted):
             self.ended = "target"
-        elif stop.max_rounds is not None and rounds >= stop.max_rounds:
-            self.ended = "max_rounds"
-        elif stop.max_time is not None and time >= stop.max_time:
-            self.ended = "max_time"
+        else:
+            self.ended = self._limit_reached()
+
+    def _limit_reached(self) -> str | None:
+        stop = self.stop
+        if stop.max_rounds is not None and self.rounds_done - self.pilot_rounds >= stop.max_rounds:
+            return "max_rounds"
+        if stop.max_time is not None and self.time - self.pilot_time >= stop.max_time:
+            return "max_time"
+        return None
 
 
 STATE = ("rounds_done", "round_index", "time", "pilot_rounds", "pilot_time", "reached", "ended")
 
 
-def _select(probed: tuple[Integers, LocalResult], members: Integers) -> LocalResult:
+@dataclass(eq=False, slots=True)
+class Asked:
+    """What a policy's probes did before the round."""
+
+    seconds: float = 0.0
+    have_the_model: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # it was sent with the probe
+    computed: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    result: LocalResult | None = None  # of those who computed
+
+
+def _select(clients: Integers, result: LocalResult, members: Integers) -> LocalResult:
     """Return what the probe left of some of the clients that it asked."""
-    clients, result = probed
     order = np.argsort(clients)
     places = order[np.searchsorted(clients, members, sorter=order).clip(max=len(clients) - 1)]
     if not np.array_equal(clients[places], members):

@@ -20,7 +20,7 @@ class TrainingSettings:
     batch_size: int = 24
     step_size: float = 0.1  # η₀
     schedule: Schedule = "inverse"  # η₀/(1+r), or constant
-    weight_decay: float = 0.0  # λ: each loss gets λ/2 ‖w‖²
+    weight_decay: float = 0.0  # λ: training minimises F + λ/2 ‖w‖²; losses are those of F alone
     server_momentum: float = 0.0
     server_memory: bool = False  # control variates: the last update of each client
     link: LinkMode = "paper"
@@ -33,7 +33,8 @@ class TrainingSettings:
             check_count(name, getattr(self, name))
         check_positive("step_size", self.step_size)
         check_nonnegative("weight_decay", self.weight_decay)
-        check_fraction("server_momentum", self.server_momentum)
+        if check_fraction("server_momentum", self.server_momentum) == 1:
+            raise InputError("server_momentum must be below 1, got 1; old steps would never fade")
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("link", self.link, LINK_MODES)
         check_choice("duplicates", self.duplicates, DUPLICATES)
