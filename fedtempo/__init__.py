@@ -1,5 +1,6 @@
 """fedtempo: who trains, how often and with what bandwidth, so that federated learning ends soonest."""
 
+from importlib import import_module
 from typing import Any
 
 from fedtempo.checks import InputError
@@ -42,25 +43,42 @@ from fedtempo.theory.sampling import (
 __version__ = "0.1.0"
 
 
+LAZY = {
+    "fedtempo.data.federation": ("FederatedData",),
+    "fedtempo.policies.policy": ("PolicySetting", "Probe", "Restart", "RoundContext", "RoundPlan", "RoundReport"),
+    "fedtempo.simulator.api": ("RunResult", "simulate"),
+    "fedtempo.simulator.channel": ("ChannelState",),
+    "fedtempo.simulator.loop": ("DivergedError",),
+}
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     """Import the simulator when it is first asked for: the theory alone loads in a moment."""
-    if name in ("RunResult", "simulate"):
-        from fedtempo.simulator import api
-
-        return getattr(api, name)
+    for module, names in LAZY.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'fedtempo' has no attribute {name!r}")
 
 
 __all__ = [
     "Allocation",
     "BetaOverAlphaEstimate",
+    "ChannelState",
     "CohortPlan",
+    "DivergedError",
     "DrawTable",
+    "FederatedData",
     "Fleet",
     "FleetNotice",
     "GradientBoundEstimate",
     "InputError",
     "LearningProblem",
+    "PolicySetting",
+    "Probe",
+    "Restart",
+    "RoundContext",
+    "RoundPlan",
+    "RoundReport",
     "RoundTimeBounds",
     "RoundTimeEstimate",
     "RunResult",

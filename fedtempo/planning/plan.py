@@ -133,10 +133,15 @@ class Plan:
         size, clients, plan = self.cohort_size, len(self.fleet), self.forecasts[0]
         most = int(self.sampling_prob.argmax())
         if clients > 1 and self.sampling_prob[most] > LARGE_SHARE:
+            why = "it holds much data or large gradients, or is fast"
+            if self.settings.beta_over_alpha > plan.noise:
+                why = (
+                    f"β/α = {self.settings.beta_over_alpha:g} is large beside the sampling noise of {plan.noise:.3g}, "
+                    "so speed counts more than data"
+                )
             yield (
-                f"client {self.fleet.name(most)!r} gets {self.sampling_prob[most]:.0%} of the draws: β/α = "
-                f"{self.settings.beta_over_alpha:g} is large beside the sampling noise of {plan.noise:.3g}, so speed "
-                "counts more than data; see 'One client takes most draws' in docs/planning.md"
+                f"client {self.fleet.name(most)!r} gets {self.sampling_prob[most]:.0%} of the draws: {why}; see "
+                "'One client takes most draws' in docs/planning.md"
             )
         if self.settings.duplicates == "paper" and plan.distinct_clients < (1 - MANY_REPEATS) * size:
             yield (
