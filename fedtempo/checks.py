@@ -29,6 +29,13 @@ def check_count(name: str, value: int) -> int:
     return int(value)
 
 
+def check_seed(name: str, value: int) -> int:
+    """Return a whole number of at least 0, such as random streams start from."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise InputError(f"{name} must be a whole number of at least 0, got {value!r}")
+    return int(value)
+
+
 def check_positive(name: str, value: float) -> float:
     """Return a finite number above 0."""
     if not (_is_finite(value) and value > 0):

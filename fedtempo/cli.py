@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from fedtempo import __version__
-from fedtempo.checks import InputError, check_choice
+from fedtempo.checks import InputError, check_choice, check_seed
 from fedtempo.files import whole_file, whole_files
 from fedtempo.fleet_csv import FleetNotice, dump_fleet, read_fleet, write_fleet
 from fedtempo.planning.plan import PlanSettings, plan_fleet
@@ -141,7 +141,9 @@ def run(
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
     from fedtempo.experiments import runner
     from fedtempo.experiments.config import read_experiment
+    from fedtempo.experiments.display import data_note, run_progress, summary_table
 
+    check_seed("--seed", seed)
     over: dict[str, Any] = {}
     if target_loss is not None:
         over["target_loss"] = target_loss
@@ -149,11 +151,12 @@ def run(
         over["max_rounds"] = max_rounds
     experiment, table = read_experiment(config, preset, over={"stop": over} if over else {})
     folder = output or Path("runs") / config.stem / preset / policy / f"seed{seed}"
-    from fedtempo.experiments.display import run_progress, summary_table
-
-    with run_progress(f"{experiment.name}, {policy}", experiment.stop) as progress:
+    data = runner.load_data(experiment.data).name
+    if note := data_note(experiment.data.kind, data):
+        _note(note)
+    with run_progress(f"{experiment.name}, {policy}", experiment.stop) as progress, _run_notices():
         summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=progress)
-    _console().print(summary_table(summary, experiment.stop))
+    _console().print(summary_table(summary, experiment.stop, data))
     print(f"wrote {folder}")
     if strict and summary["end"] != "target":
         raise typer.Exit(FAILED)
@@ -195,7 +198,10 @@ def estimate(
     write_fleet(output, found.fleet)
     if found.unseen:
         _note(f"{found.unseen} of {len(found.fleet)} clients never trained: they have the medians of the others")
-    print(found.beta_over_alpha or "β/α needs records of uniform and weighted sampling, or of the pilots of proposed")
+    print(
+        found.beta_over_alpha
+        or "β/α needs records of uniform and weighted sampling, or of pilots, and the losses of [policy.proposed]"
+    )
     print(f"wrote {output}")
 
 
@@ -300,6 +306,25 @@ def _notices() -> Iterator[None]:
         yield
     for notice in caught or ():
         _note(str(notice.message))
+
+
+@contextmanager
+def _run_notices() -> Iterator[None]:
+    """Show what a run's records tell as notes, at once: the run may take hours."""
+    from fedtempo.experiments.records import RunNotice
+
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:  # noqa: ANN401
+            if issubclass(category, RunNotice):
+                _note(str(message))
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.simplefilter("always", RunNotice)
+        warnings.showwarning = show
+        yield
 
 
 def _note(message: str) -> None:

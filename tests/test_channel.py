@@ -188,6 +188,8 @@ def test_clients_follow_their_traces_from_their_own_offsets():
             trace = (PACKETS, RATES)[choice[client]]
             alone = trace.delivery_seconds(np.array([offset[client] * trace.period + time]), bits)
             assert upload_time[client] == pytest.approx(2.0 * float(alone[0]), rel=1e-12)
+    mean_rate = np.array([trace.mean_mbps for trace in (PACKETS, RATES)])[choice]
+    np.testing.assert_allclose(channel.nominal_upload_time, 2.0 * upload_seconds(bits, mean_rate))
     constant = TraceChannel(np.zeros(3), [RateTrace.of_rates([0.0], [4.0])], model_bits=2e6, seed=1)
     np.testing.assert_allclose(constant.at(5, 77.7).upload_time, upload_seconds(2e6, 4.0))
 

@@ -124,6 +124,23 @@ def test_without_emnist_there_is_mnist_under_its_own_name(folder):
     assert load_emnist_or_mnist().name == "partial EMNIST, letters a-i and k"
 
 
+def test_an_incomplete_emnist_is_not_taken_for_none(folder):
+    write_digits(folder)
+    write_letters(folder)
+    (folder / "emnist" / "emnist-byclass-test-images-idx3-ubyte").unlink()
+    with pytest.raises(InputError, match=r"EMNIST must .* got no emnist-byclass-test-images-idx3-ubyte beside"):
+        load_emnist_or_mnist()
+
+
+def test_where_there_is_neither_both_commands_are_named(folder):
+    with pytest.raises(InputError, match="run: fedtempo fetch emnist, or fedtempo fetch mnist to take MNIST instead"):
+        load_emnist_or_mnist()
+    write_digits(folder)
+    (folder / "mnist" / "train-images-idx3-ubyte").unlink()
+    with pytest.raises(InputError, match=r"^MNIST must .* got no train-images-idx3-ubyte beside"):
+        load_emnist_or_mnist()
+
+
 def test_files_of_the_official_size_must_be_the_official_ones(folder, monkeypatch):
     write_digits(folder)
     monkeypatch.setitem(SETS, "mnist", replace(SETS["mnist"], official_sizes=(600, 30)))

@@ -18,6 +18,7 @@ from test_data_idx import idx_content, write_idx
 
 from fedtempo.checks import InputError
 from fedtempo.data import download, sources
+from fedtempo.data.idx import read_idx
 from fedtempo.data.sources import SETS, fetch, find
 
 CONTENT = {name: idx_content(np.full((3, 2), at)) for at, name in enumerate(SETS["mnist"].files)}
@@ -235,6 +236,36 @@ def test_emnist_comes_from_its_archive(tmp_path, server, monkeypatch):
     fetch("emnist")
     assert files_in(tmp_path / "cache") == sorted(f"emnist/{name}.gz" for name in SETS["emnist"].files)
     assert find("emnist")[0].parent == tmp_path / "cache" / "emnist"
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize(
+    "content",
+    [b"junk", gzip.compress(b"junk"), gzip.compress(idx_content(np.zeros((1, 2))))],
+    ids=["junk", "junk inside", "too few"],
+)
+def test_a_harmed_emnist_is_fetched_again(tmp_path, server, monkeypatch, ending, content):
+    monkeypatch.setitem(SETS, "emnist", replace(SETS["emnist"], official_sizes=(2, 2)))
+    zip_of_emnist(server / "gzip.zip", SETS["emnist"].files)
+    md5 = hashlib.md5((server / "gzip.zip").read_bytes()).hexdigest()
+    monkeypatch.setitem(sources.OFFICIAL_MD5, "gzip.zip", md5)
+    harmed = fetch("emnist") / f"{SETS['emnist'].files[2]}{ending}"
+    harmed.write_bytes(content)
+    fetch("emnist")
+    assert [read_idx(path).shape for path in find("emnist")] == [(2, 2)] * 4
+    (server / "gzip.zip").unlink()
+    fetch("emnist")  # what is there unharmed is not fetched again
+
+
+def test_a_compressed_mnist_in_the_cache_is_taken_for_what_it_holds(tmp_path):
+    folder = tmp_path / "cache" / "mnist"
+    folder.mkdir(parents=True)
+    for name, content in CONTENT.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+    assert fetch("mnist") == folder
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"other"))
+    with pytest.raises(ConnectionError):
+        fetch("mnist")
 
 
 def test_emnist_has_no_other_source(tmp_path):

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedtempo import read_fleet
+from fedtempo import InputError, read_fleet
 from fedtempo.cli import main
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
@@ -46,6 +47,8 @@ step_size = 0.05
 link = "shared"
 duplicates = "physical"
 """
+
+UPLOAD = 'upload = { kind = "uniform", low = 0.2, high = 2.0 }'
 
 
 def command(*arguments):
@@ -135,6 +138,7 @@ def test_a_run_killed_at_random_ends_with_the_same_bytes(config, tmp_path, polic
 
 KILLABLE = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
@@ -144,21 +148,89 @@ runner.run(experiment, table, policy=sys.argv[2], seed=0, folder=Path(sys.argv[3
 """
 
 
-def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(config, tmp_path):
+@pytest.mark.parametrize("where", ["train", "evaluate", "plan", "observe"])
+def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(config, tmp_path, monkeypatch, where):
+    from fedtempo.learning.softmax import SoftmaxTrainer
+    from fedtempo.policies.proposed import PilotedSampling
+
     experiment, table = read_experiment(config)
     settings = {"policy": "proposed", "seed": 0}
     runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+    owner = SoftmaxTrainer if where in ("train", "evaluate") else PilotedSampling
+    plain, calls = getattr(owner, where), []
+
+    def interrupted(*arguments):
+        calls.append(where)
+        if len(calls) in stops:
+            signal.raise_signal(signal.SIGINT)
+        return plain(*arguments)
+
+    monkeypatch.setattr(owner, where, interrupted)
+    for first in (2, 4, 6, 7, 9):
+        stops = {len(calls) + first}
+        folder = tmp_path / f"stopped{first}"
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(experiment, table, **settings, folder=folder)
+        assert (folder / "checkpoint.npz").exists()
+        begun = len(list(read_lines(folder / RECORDS))) - 1
+        seen, stops = [], set()
+        runner.run(experiment, table, **settings, folder=folder, progress=lambda s, r, seen=seen: seen.append(r))
+        assert (folder / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+        assert begun + len(seen) == len(list(read_lines(folder / RECORDS))) - 1, "no round is run twice"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_stops_at_once_and_the_run_goes_on_from_the_last_checkpoint(config, tmp_path, monkeypatch):
+    from fedtempo.learning.softmax import SoftmaxTrainer
+
+    experiment, table = read_experiment(config)
+    settings = {"policy": "proposed", "seed": 0}
+    runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+    plain, calls = SoftmaxTrainer.train, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 5:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return plain(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SoftmaxTrainer, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
+    runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
+    assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+
+
+def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):
+    from fedtempo.policies.policy import RoundPlan
+    from fedtempo.policies.registry import BUILT_IN, Entry
+
+    class Counting:
+        def __init__(self, setting):
+            self.rounds = 0
+
+        def plan(self, context):
+            self.rounds += 1
+            return RoundPlan(members=[self.rounds % 3], weights=[1.0])
+
+        def observe(self, report):
+            pass
+
+    monkeypatch.setitem(BUILT_IN, "counting", Entry("counts", Counting))
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    experiment, table = read_experiment(config)
+    settings = {"policy": "counting", "seed": 0}
+    runner.run(experiment, table, **settings, folder=tmp_path / "whole")
 
     def stop(simulation, record):
-        if simulation.rounds_done == 5:
-            raise KeyboardInterrupt
+        if simulation.rounds_done == 3:
+            raise RuntimeError
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(RuntimeError):
         runner.run(experiment, table, **settings, folder=tmp_path / "stopped", progress=stop)
-    assert (tmp_path / "stopped" / "checkpoint.npz").exists()
-    seen = []
-    runner.run(experiment, table, **settings, folder=tmp_path / "stopped", progress=lambda s, r: seen.append(r))
-    assert len(seen) < 6 + 8 + 1, "it must not start again from the beginning"
+    runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
     assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
 
 
@@ -225,8 +297,36 @@ def test_strict_fails_if_the_target_is_not_reached(config, tmp_path):
             "policy.weighted.training.step",
         ),
         ("samples = 800", "samples = 800\nclasses = [1]", "data.classes must be a list of 2"),
-        ("[stop]", '[channel]\nkind = "traces"\ntraces = ["no.up"]\n[stop]', "no.up"),
-        ("[stop]", '[channel]\nkind = "traces"\n[stop]', "at least one trace"),
+        (UPLOAD, '[channel]\nkind = "traces"\ntraces = ["no.up"]', "no.up"),
+        (UPLOAD, '[channel]\nkind = "traces"', "at least one trace"),
+        (
+            UPLOAD,
+            f'{UPLOAD}\n[channel]\nkind = "traces"',
+            "times.upload must not be given where channel.kind is traces",
+        ),
+        (
+            "[policy.weighted.training]\nstep_size = 0.05",
+            "[policy]\nweighted = 3",
+            "policy.weighted must be a table, got 3",
+        ),
+        (
+            "[policy.weighted.training]\nstep_size = 0.05",
+            "[policy.weighted]\ntraining = 3",
+            "policy.weighted.training must be a table, got 3",
+        ),
+        ("[policy.weighted.training]", "[policy.weigthed]", "got 'weigthed'; did you mean 'weighted'?"),
+        (
+            "[presets.best.training]",
+            "[presets]\npaper = 3\n[presets.best.training]",
+            "presets.paper must be a table, got 3",
+        ),
+        ('name = "small"', 'name = "small"\npreset = "best"', "preset must be a known setting"),
+        ("samples = 800", "samples = 800\nseed = -1", "data: seed must be a whole number of at least 0, got -1"),
+        (UPLOAD, f"{UPLOAD}\nseed = -1", "times: seed must be a whole number of at least 0, got -1"),
+        ("[stop]", "[channel]\nseed = -1\n[stop]", "channel: seed must be a whole number of at least 0, got -1"),
+        ('kind = "softmax"', 'kind = "softmax"\ndevice = "gpu"', "device must be cpu for softmax, got 'gpu'"),
+        ('kind = "softmax"', 'kind = "lenet5"', "must have the shape"),
+        ("cohort_size = 3", "cohort_size = 100000000000", "cohort_size must be at most 10,000,000"),
     ],
 )
 def test_bad_configurations_get_one_sentence_and_code_2(config, tmp_path, capsys, old, new, said):
@@ -246,6 +346,8 @@ def test_other_bad_input_gets_one_sentence_and_code_2(config, tmp_path, capsys):
         (["run", config, "--policy", "unifrm"], "did you mean 'uniform'"),
         (["run", config], "--policy"),
         (["run", config, "--policy", "uniform", "--preset", "bst"], "did you mean 'best'"),
+        (["run", config, "--policy", "uniform", "--seed", -1], "--seed must be a whole number of at least 0, got -1"),
+        (["run", config, "--policy", "uniform", "-o", config], "must be a folder, got a file"),
         (["estimate", tmp_path / "none", "-o", tmp_path / "x.csv"], "no such folder"),
         (["estimate", tmp_path, "-o", tmp_path / "x.csv"], "got none"),
         (["fetch", "cifar"], "cifar"),
@@ -317,10 +419,11 @@ def test_changing_channels_run(config, tmp_path):
     (tmp_path / "rate.csv").write_text("time,mbps\n0,1\n5,10\n9,0.5\n")
     for channel in (
         '[channel]\nkind = "fading"\npresent_share = 0.7',
-        f'[channel]\nkind = "traces"\ntraces = ["{tmp_path}/rate.csv"]',
+        '[channel]\nkind = "traces"\ntraces = ["rate.csv"]',
     ):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
-        config.write_text(SMALL.replace("[stop]", f"{channel}\n[stop]"))
+        text = SMALL.replace(UPLOAD, "") if "traces" in channel else SMALL
+        config.write_text(text.replace("[stop]", f"{channel}\n[stop]"))
         assert command("run", config, "--policy", "weighted", "-o", tmp_path / "out") == 0
         _, *rounds, _ = read_lines(tmp_path / "out" / RECORDS)
         times = [dict(zip(r["members"], r["upload_time"], strict=True)) for r in rounds]
@@ -336,3 +439,90 @@ def test_model_bits_turn_into_upload_seconds(config):
     config.write_text(text)
     simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
     np.testing.assert_allclose(simulation.fleet.upload_time, 610 * 32 / 2e6)
+
+
+def test_presets_and_limits_that_are_no_tables_are_refused(config, tmp_path, capsys):
+    whole = SMALL[: SMALL.index("[presets")]
+    for text, more, said in (
+        (whole.replace("[data]", "presets = 3\n[data]"), [], "presets must be a table, got 3"),
+        (whole + "[presets]\nbest = 3\n", ["--preset", "best"], "presets.best must be a table, got 3"),
+        (whole.replace("[stop]\nmax_rounds = 6", ""), ["--target-loss", 1.0], "must have a limit"),
+        (
+            whole.replace("[stop]\nmax_rounds = 6", "").replace("[data]", "stop = 3\n[data]"),
+            ["--target-loss", 1.0],
+            "stop must be a table, got 3",
+        ),
+    ):
+        config.write_text(text)
+        assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out", *more) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert said in error
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "gpu", "xla"])
+def test_a_device_that_torch_does_not_have_is_refused(config, device):
+    pytest.importorskip("torch")
+    config.write_text(SMALL.replace('kind = "softmax"', f'kind = "lenet5"\ndevice = "{device}"'))
+    with pytest.raises(InputError, match=f"model.device must be one that torch has .* got '{device}'") as caught:
+        runner.make_simulation(read_experiment(config)[0], "uniform", 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_are_not_read_as_markup(config, tmp_path):
+    config.write_text(SMALL.replace('"small"', '"a [/b] [red] c"'))
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
+
+
+def test_the_table_names_the_data(config, tmp_path, capsys):
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
+    name = next(read_lines(tmp_path / "out" / RECORDS))["header"]["data"]
+    assert f"│ data           │ {name}" in capsys.readouterr().out
+
+
+def test_files_lie_beside_the_configuration_or_where_the_command_is_given(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    config = tmp_path / "there" / "small.toml"
+    text = SMALL.replace(UPLOAD, '[channel]\nkind = "traces"\ntraces = ["R.CSV", "b.up"]')
+    config.write_text(text.replace('compute = { kind = "exponential", mean = 1.0 }', 'compute_scores = "scores.json"'))
+    for folder in ("here", "there"):
+        (tmp_path / folder / "R.CSV").write_text("time,mbps\n0,1\n5,10\n")
+        (tmp_path / folder / "scores.json").write_text('{"a": 1.0}')
+    (tmp_path / "here" / "b.up").write_text("1\n2\n")
+    monkeypatch.chdir(tmp_path / "here")
+    experiment, table = read_experiment(config)
+    assert experiment.channel.traces == (str(tmp_path / "there" / "R.CSV"), "b.up")
+    assert experiment.times.compute_scores == str(tmp_path / "there" / "scores.json")
+    assert table["channel"]["traces"] == ["R.CSV", "b.up"]
+    assert table["times"]["compute_scores"] == "scores.json"
+    runner.make_simulation(experiment, "uniform", 0)
+
+
+def test_over_traces_the_nominal_upload_takes_the_mean_rate_of_the_clients_own(config, tmp_path):
+    rates = {"slow.csv": 0.5, "fast.csv": 8.0}
+    for name, rate in rates.items():
+        (tmp_path / name).write_text(f"time,mbps\n0,{rate}\n5,{rate}\n")
+    config.write_text(SMALL.replace(UPLOAD, f'[channel]\nkind = "traces"\ntraces = {json.dumps(list(rates))}'))
+    simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
+    nominal = simulation.fleet.upload_time
+    assert set(nominal) == {610 * 32 / (1e6 * rate) for rate in rates.values()}
+    np.testing.assert_allclose(simulation.channel.at(0, 1.0).upload_time, nominal)
+
+
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [
+        ("EMNIST, letters a-j", False),
+        ("partial EMNIST, letters a-i and k, 5,114 samples", True),
+        ("MNIST instead of EMNIST", True),
+    ],
+)
+def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
+    data = runner.load_data(read_experiment(config)[0].data)
+    monkeypatch.setattr(runner, "load_data", lambda _: replace(data, name=name))
+    config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"'))
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
+    printed = capsys.readouterr()
+    assert f"│ {name}" in printed.out
+    said = f"note: the data are {name}, not the whole of EMNIST; run: fedtempo fetch emnist\n"
+    assert printed.err == (said if noted else "")

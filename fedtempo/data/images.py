@@ -9,7 +9,7 @@ from fedtempo.checks import InputError, Integers, check_choice, check_count
 from fedtempo.data import partition as split
 from fedtempo.data.federation import FederatedData, Inputs
 from fedtempo.data.idx import Bytes, parse_idx, read_content, read_idx
-from fedtempo.data.sources import OFFICIAL_MD5, SETS, check_md5, find
+from fedtempo.data.sources import OFFICIAL_MD5, SETS, NoFilesError, check_md5, find
 from fedtempo.randomness import stream
 
 __all__ = ["LabelledImages", "image_data", "load_emnist", "load_emnist_or_mnist", "load_mnist", "read_idx"]
@@ -112,11 +112,14 @@ def load_emnist() -> LabelledImages:
 
 
 def load_emnist_or_mnist() -> LabelledImages:
-    """Load the letters of EMNIST, or MNIST if this machine has no EMNIST; the name then says so."""
+    """Load the letters of EMNIST, or MNIST if this machine has no file of EMNIST; the name then says so."""
     try:
         find("emnist")
-    except InputError:
-        mnist = load_mnist()
+    except NoFilesError as missing:
+        try:
+            mnist = load_mnist()
+        except NoFilesError:
+            raise NoFilesError(f"{missing}, or fedtempo fetch mnist to take MNIST instead") from None
         return replace(mnist, name=f"{mnist.name} instead of EMNIST")
     return load_emnist()
 

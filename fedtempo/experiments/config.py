@@ -2,16 +2,18 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fedtempo.checks import InputError
-from fedtempo.experiments.toml import from_table, merged, nearest
+from fedtempo.checks import InputError, check_seed
+from fedtempo.experiments.toml import as_table, from_table, merged, nearest
+from fedtempo.policies.registry import available_policies
 from fedtempo.simulator.settings import StopSettings, TrainingSettings
 from fedtempo.simulator.times import TimesSpec
 
 DEFAULT_PRESET = "paper"
+LARGEST_COHORT = 10_000_000  # more clients than this in one round are a slip of the pen, and too many for the memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,13 +30,22 @@ class DataConfig:
     classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
     concentration: float = 0.5  # of the Dirichlet split
 
+    def __post_init__(self) -> None:
+        """Check what the data's own makers leave to others."""
+        check_seed("seed", self.seed)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """Which model, and where it is trained."""
 
     kind: Literal["softmax", "lenet5"]
-    device: str = "cpu"
+    device: str = "cpu"  # lenet5: any that torch has
+
+    def __post_init__(self) -> None:
+        """Check that the model can be trained there."""
+        if self.kind == "softmax" and self.device != "cpu":
+            raise InputError(f"device must be cpu for softmax, got {self.device!r}; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,16 +55,16 @@ class TimesConfig:
     compute: TimesSpec | None = None  # τ
     compute_scores: str | None = None  # or from a JSON file of phones' benchmark scores ...
     compute_mean: float = 1.0  # ... with this mean over the phones
-    upload: TimesSpec | None = None  # t/f_tot
+    upload: TimesSpec | None = None  # t/f_tot; neither this nor the next where the channel follows traces
     uplink_mbps: TimesSpec | None = None  # or rates, with which the model's bits are uploaded
     download: TimesSpec | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check that each time comes from one place."""
-        for one, other in (("compute", "compute_scores"), ("upload", "uplink_mbps")):
-            if (getattr(self, one) is None) == (getattr(self, other) is None):
-                raise InputError(f"either {one} or {other} must be given, got both or neither")
+        """Check that compute times come from one place."""
+        if (self.compute is None) == (self.compute_scores is None):
+            raise InputError("either compute or compute_scores must be given, got both or neither")
+        check_seed("seed", self.seed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,12 +72,16 @@ class ChannelConfig:
     """How times change from round to round."""
 
     kind: Literal["static", "traces", "fading"] = "static"
-    traces: tuple[str, ...] = ()  # files: Mahimahi .up, or .csv with time and mbps
+    traces: tuple[str, ...] = ()  # files: Mahimahi .up, or .csv with time and mbps; upload times follow from them
     correlation: float = 0.9  # of the fading, from one round to the next
     snr_db: float = 10.0
     present_share: float = 1.0  # of the rounds in which a client is there
     absence_rounds: float | None = None  # mean length of an absence; None: each round anew
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what the channels leave to others."""
+        check_seed("seed", self.seed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,9 +95,20 @@ class Experiment:
     training: TrainingSettings
     stop: StopSettings
     channel: ChannelConfig = field(default_factory=ChannelConfig)
-    policy: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # options of each policy; [policy.X.training] goes over training
+    # Options of each policy; [policy.X.training] goes over training.
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = DEFAULT_PRESET  # that made it; no setting of the file
+
+    def __post_init__(self) -> None:
+        """Check that upload times come from one place."""
+        given = [name for name in ("upload", "uplink_mbps") if getattr(self.times, name) is not None]
+        if self.channel.kind == "traces" and given:
+            raise InputError(
+                f"times.{given[0]} must not be given where channel.kind is traces, got both; leave it out: upload "
+                "times follow from the traces"
+            )
+        if self.channel.kind != "traces" and len(given) != 1:
+            raise InputError("times: either upload or uplink_mbps must be given, got both or neither")
 
 
 def read_experiment(
@@ -91,7 +117,8 @@ def read_experiment(
     """Return the experiment of a file under a preset, and the plain table that it was made from.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
-    new targets replace the old ones.
+    new targets replace the old ones. Files that the experiment names are looked for beside its own file first, then
+    where the command was given; the table keeps them as they were written.
     """
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -101,25 +128,47 @@ def read_experiment(
         raise InputError(f"{path} must be a readable text file, got: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} must be TOML, got: {error}") from None
-    presets = {DEFAULT_PRESET: {}} | table.pop("presets", {})
-    if preset not in presets:
-        raise InputError(
-            f"{path}: preset must be one of {', '.join(presets)}, got {preset!r}{nearest(preset, presets)}"
-        )
-    table = merged(table, presets[preset])
-    if over:
-        if {"target_loss", "target_accuracy"} & set(over.get("stop", {})):
-            table["stop"] = {k: v for k, v in table["stop"].items() if not k.startswith("target_")}
-        table = merged(table, over)
     try:
-        return from_table(Experiment, table), table
+        table = _under_preset(table, preset)
+        if over:
+            if {"target_loss", "target_accuracy"} & set(over.get("stop", {})):
+                stop = as_table("stop", table.get("stop", {}))
+                table["stop"] = {name: value for name, value in stop.items() if not name.startswith("target_")}
+            table = merged(table, over)
+        experiment = from_table(Experiment, table, preset=preset)
+        known = available_policies()
+        for name in experiment.policy:
+            if name not in known:
+                raise InputError(f"policy.{name} must be a known policy, got {name!r}{nearest(name, known)}")
+            for_policy(experiment, name)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    return _with_paths(experiment, Path(path).parent), table
 
 
 def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, dict[str, Any]]:
     """Return the training settings that a policy trains with, and its own options."""
-    options = dict(experiment.policy.get(policy, {}))
-    over = options.pop("training", {})
+    options = dict(as_table(f"policy.{policy}", experiment.policy.get(policy, {})))
+    over = as_table(f"policy.{policy}.training", options.pop("training", {}))
     current = {name: getattr(experiment.training, name) for name in TrainingSettings.__dataclass_fields__}
-    return from_table(TrainingSettings, merged(current, over), f"policy.{policy}.training"), options
+    training = from_table(TrainingSettings, merged(current, over), f"policy.{policy}.training")
+    if training.cohort_size > LARGEST_COHORT:
+        raise InputError(f"training.cohort_size must be at most {LARGEST_COHORT:,}, got {training.cohort_size:,}")
+    return training, options
+
+
+def _under_preset(table: dict[str, Any], preset: str) -> dict[str, Any]:
+    presets = {DEFAULT_PRESET: {}} | dict(as_table("presets", table.pop("presets", {})))
+    if preset not in presets:
+        raise InputError(f"preset must be one of {', '.join(presets)}, got {preset!r}{nearest(preset, presets)}")
+    return merged(table, as_table(f"presets.{preset}", presets[preset]))
+
+
+def _with_paths(experiment: Experiment, folder: Path) -> Experiment:
+    def beside(name: str) -> str:
+        return str(folder / name) if (folder / name).exists() else name
+
+    times, channel = experiment.times, experiment.channel
+    if times.compute_scores is not None:
+        times = replace(times, compute_scores=beside(times.compute_scores))
+    return replace(experiment, times=times, channel=replace(channel, traces=tuple(map(beside, channel.traces))))

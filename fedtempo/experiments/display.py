@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from fedtempo.simulator.loop import Simulation
 from fedtempo.simulator.settings import StopSettings
@@ -15,9 +16,12 @@ from fedtempo.simulator.settings import StopSettings
 def run_progress(title: str, stop: StopSettings) -> Iterator[Any]:
     """Yield a function to call with each record of a run; it shows round, simulated time, loss and target."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[phase]} round {task.fields[round]}, {task.fields[time]:,.0f} s, {task.fields[loss]}"),
+        TextColumn(
+            "{task.fields[phase]} round {task.fields[round]}, {task.fields[time]:,.0f} s, {task.fields[loss]}",
+            markup=False,
+        ),
         TimeRemainingColumn(),
     )
     target = "" if stop.target_loss is None else f" (target {stop.target_loss:g})"
@@ -38,9 +42,17 @@ def run_progress(title: str, stop: StopSettings) -> Iterator[Any]:
         yield show
 
 
-def summary_table(summary: dict[str, Any], stop: StopSettings) -> Table:
-    """Return what a run came to."""
+def data_note(kind: str, name: str) -> str | None:
+    """Say that the data are not the whole set that the configuration names, None where they are."""
+    if name.startswith("partial") or "instead of" in name:
+        return f"the data are {name}, not the whole of {kind.upper()}; run: fedtempo fetch {kind}"
+    return None
+
+
+def summary_table(summary: dict[str, Any], stop: StopSettings, data: str) -> Table:
+    """Return what a run came to, and on which data."""
     table = Table(show_header=False)
+    table.add_row("data", Text(data))
     reasons = {
         "target": "target reached",
         "max_rounds": f"not at the target after {stop.max_rounds} rounds",

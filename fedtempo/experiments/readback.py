@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -10,12 +10,15 @@ from typing import IO, Any
 import numpy as np
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
-from fedtempo.experiments.records import read_lines
+from fedtempo.experiments.config import Experiment, for_policy
+from fedtempo.experiments.records import read_run
+from fedtempo.experiments.toml import from_table
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha, estimate_gradient_bounds
 
 PHASES = {"pilot-uniform": "uniform", "pilot-weighted": "weighted"}
+Curve = list[tuple[int, float]]  # losses after rounds, where they were evaluated
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,40 +31,37 @@ class FleetEstimate:
 
 
 def estimate_fleet(runs: list[Path]) -> FleetEstimate:
-    """Read τ, t, G and β/α back out of the records of some runs of one fleet."""
+    """Read τ, t, G and β/α back out of the records of some runs of one fleet.
+
+    R to each loss F_s is the mean over the runs of a scheme, NaN where one of them does not get there.
+    """
+    first: dict[str, Any] = {}
     seen: list[tuple[int, float, float, float]] = []
-    curves: dict[str, list[float]] = {}
-    header: dict[str, Any] = {}
+    reached: dict[str, list[list[float]]] = {scheme: [] for scheme in PHASES.values()}
     for run in runs:
-        for record in read_lines(run):
-            if "header" in record:
-                if header and record["header"]["samples"] != header["samples"]:
-                    raise InputError(
-                        f"{run} must be a run of the same clients as the others, got other data; name fewer runs"
-                    )
-                header = record["header"]
-            elif "members" in record:
-                names = ("members", "compute_time", "upload_time", "largest_gradient_norm")
-                rows = zip(*(record[name] for name in names), strict=True)
-                seen += [row for row in rows if row[1] is not None]
-                scheme = header["policy"] if record["phase"] == "train" else PHASES.get(record["phase"], "")
-                if scheme in PHASES.values() and record["loss"] is not None:
-                    curve = curves.setdefault(scheme, [])
-                    if record["round"] == len(curve):  # the first run of a scheme counts, without gaps
-                        curve.append(record["loss"])
+        header, rounds = read_run(run)
+        settings = _settings(header)
+        first = first or settings
+        for name, value in settings.items():
+            if value != first[name]:
+                raise InputError(f"{run} must have the same {name} as {runs[0]}, got another; name fewer runs")
+        for record in rounds:
+            names = ("members", "compute_time", "upload_time", "largest_gradient_norm")
+            seen += [row for row in zip(*(record[name] for name in names), strict=True) if row[1] is not None]
+        for scheme, curve in _curves(header["policy"], rounds).items():
+            reached[scheme].append(_rounds_to(curve, first["losses"] or []))
     if not seen:
         raise InputError("the runs must hold at least one round, got none")
-    samples = np.array(header["samples"], dtype=np.float64)
+    samples = np.array(first["clients"][1], dtype=np.float64)
     clients, compute, upload, norm = (np.array(column) for column in zip(*seen, strict=True))
     clients = clients.astype(np.int64)
     bound = estimate_gradient_bounds(clients, norm, num_clients=len(samples))
     compute, upload = (_mean_or_median(clients, values, len(samples)) for values in (compute, upload))
     fleet = Fleet(samples / samples.sum(), bound.gradient_bound, compute, upload)
-    options, size = header["config"].get("policy", {}).get("proposed", {}), header["config"]["training"]["cohort_size"]
     ratio = None
-    if len(curves) == 2 and options.get("losses"):
-        reached = [_rounds_to(curves[scheme], options["losses"]) for scheme in ("uniform", "weighted")]
-        ratio = estimate_beta_over_alpha(fleet, *reached, cohort_size=size)
+    if first["losses"] and all(reached.values()):
+        uniform, weighted = (np.mean(reached[scheme], axis=0) for scheme in ("uniform", "weighted"))
+        ratio = estimate_beta_over_alpha(fleet, uniform, weighted, cohort_size=first["cohort size"])
     return FleetEstimate(fleet, len(samples) - len(np.unique(clients)), ratio)
 
 
@@ -84,14 +84,36 @@ def export_runs(runs: list[Path], path: Path) -> int:
     return len(rows)
 
 
-def _rows(run: Path) -> Iterable[dict[str, Any]]:
-    header: dict[str, Any] = {}
-    for record in read_lines(run):
-        if "header" in record:
-            header = record["header"]
-        elif "members" in record:
-            record.pop("note", None)
-            yield {name: header[name] for name in ("experiment", "policy", "seed")} | record
+def _settings(header: dict[str, Any]) -> dict[str, Any]:
+    """Return what runs must share to be read together, by the name that a message gives it."""
+    experiment = from_table(Experiment, header["config"])
+    training, options = for_policy(experiment, header["policy"])
+    pilots = options if "losses" in options else for_policy(experiment, "proposed")[1]
+    return {
+        "clients": (header["data_checksum"], header["samples"]),
+        "model": experiment.model.kind,
+        "times": experiment.times,
+        "channel": experiment.channel,
+        "cohort size": training.cohort_size,
+        "losses": pilots.get("losses"),
+    }
+
+
+def _curves(policy: str, rounds: list[dict[str, Any]]) -> dict[str, Curve]:
+    """Return the curves of one run: of uniform and of weighted sampling, as its policy or as its pilots."""
+    curves: dict[str, Curve] = {}
+    for record in rounds:
+        scheme = policy if record["phase"] == "train" else PHASES.get(record["phase"], "")
+        if scheme in PHASES.values() and record["loss"] is not None:
+            curves.setdefault(scheme, []).append((record["round"] + 1, record["loss"]))
+    return curves
+
+
+def _rows(run: Path) -> Iterator[dict[str, Any]]:
+    header, rounds = read_run(run)
+    for record in rounds:
+        record.pop("note", None)
+        yield {name: header[name] for name in ("experiment", "policy", "seed")} | record
 
 
 def _write_csv(rows: list[dict[str, Any]], stream: IO[str]) -> None:
@@ -108,8 +130,6 @@ def _mean_or_median(clients: np.ndarray, values: Vector, size: int) -> Vector:
     return np.asarray(mean)
 
 
-def _rounds_to(curve: list[float], targets: list[float]) -> list[float]:
+def _rounds_to(curve: Curve, targets: list[float]) -> list[float]:
     """Return after how many rounds a curve first reaches each target; NaN where it does not."""
-    losses = np.array(curve)
-    reached = [np.flatnonzero(losses <= target) for target in targets]
-    return [float(rounds[0] + 1) if rounds.size else np.nan for rounds in reached]
+    return [next((float(rounds) for rounds, loss in curve if loss <= target), np.nan) for target in targets]

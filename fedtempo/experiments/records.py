@@ -1,8 +1,12 @@
 """Records of a run: JSON lines, written as they come, and a checkpoint from which a killed run resumes to the byte."""
 
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+import reprlib
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,9 +15,18 @@ import numpy.typing as npt
 
 from fedtempo.checks import InputError
 from fedtempo.files import whole_file
+from fedtempo.simulator.loop import DivergedError
 
 RECORDS, CHECKPOINT = "records.jsonl", "checkpoint.npz"
+ORIGIN = ("preset", "versions", "commit")  # of a header: with what a run was made, not what was asked for
+HEADER_NAMES = ("experiment", "policy", "seed", "config", "data_checksum", "samples")
+ROUND_NAMES = ("round", "phase", "loss", "members", "compute_time", "upload_time", "largest_gradient_norm")
+DIFFERENCES_SHOWN = 3
 Arrays = dict[str, npt.NDArray[np.generic]]
+
+
+class RunNotice(UserWarning):
+    """Something that whoever goes on with a run should know."""
 
 
 class RunFiles:
@@ -24,23 +37,26 @@ class RunFiles:
     """
 
     def __init__(self, folder: Path | str, header: dict[str, Any]) -> None:
-        """Name the folder and the run; a folder that holds another run is refused. Nothing is written yet."""
+        """Name the folder and the run; a folder that holds another run is refused. Nothing is written yet.
+
+        A run begun with another version or commit keeps its header and goes on, with a ``RunNotice``.
+        """
         self.folder, self.header = Path(folder), _line({"header": header})
         self.records, self.checkpoint = self.folder / RECORDS, self.folder / CHECKPOINT
         self.stream: IO[bytes] | None = None
-        begun = b""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} must be a folder, got a file; choose another folder with -o")
         if self.records.exists():
-            with open(self.records, "rb") as stream:
-                begun = stream.readline()
-        if begun.endswith(b"\n") and begun != self.header:
-            raise InputError(f"{self.folder} must be a new folder or hold the same run, got another run's records")
+            self._take_up(json.loads(self.header)["header"])
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the summary if the run has ended."""
+        """Return the summary if the run has ended; if it diverged, raise what was raised then."""
         last: dict[str, Any] = {}
         if self.records.exists():
             for last in read_lines(self.records):  # noqa: B007
                 pass
+        if last.get("end") == "diverged":
+            raise DivergedError(last.get("error", f"training diverged, as the records in {self.folder} say"))
         return last if "end" in last else None
 
     def open(self) -> tuple[dict[str, Any], Arrays] | None:
@@ -52,6 +68,7 @@ class RunFiles:
         kept = len(self.header) if state is None else int(state[0]["bytes"])
         self.stream = open(self.records, "r+b" if self.records.exists() else "w+b")  # noqa: SIM115
         if state is None:
+            self.checkpoint.unlink(missing_ok=True)  # another run's, or a damaged one
             self.stream.write(self.header)
             self.stream.flush()
         self.stream.truncate(kept)
@@ -70,7 +87,8 @@ class RunFiles:
         if self.stream is None:
             raise ValueError("open the files before saving a checkpoint")
         os.fsync(self.stream.fileno())
-        packed = np.frombuffer(json.dumps(values | {"bytes": self.stream.tell()}).encode(), dtype=np.uint8)
+        values = values | {"bytes": self.stream.tell(), "header": self._header_hash()}
+        packed = np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
         with whole_file(self.checkpoint, "wb") as stream:
             np.savez(stream, values=packed, **arrays)  # type: ignore[arg-type]
 
@@ -82,21 +100,69 @@ class RunFiles:
         if done:
             self.checkpoint.unlink(missing_ok=True)
 
+    def _take_up(self, here: dict[str, Any]) -> None:
+        """Keep the header of a run that was begun by other code; refuse another run's."""
+        with open(self.records, "rb") as stream:
+            begun = stream.readline()
+        if not begun.endswith(b"\n") or begun == self.header:
+            return
+        there = next(read_lines(self.records)).get("header", {})
+        names = [name for name in {**there, **here} if name not in ORIGIN]
+        if differing := _differences(there, here, names):
+            raise InputError(
+                f"{self.folder} must be a new folder or hold the same run, got another run's records "
+                f"({differing}); choose another folder with -o, or delete this one"
+            )
+        self.header = begun
+        if differing := _differences(there, here, ORIGIN):
+            warnings.warn(
+                f"{self.folder} was begun by other code and keeps its header ({differing}); "
+                "its numbers may differ from those of a run by this code alone",
+                RunNotice,
+                stacklevel=4,
+            )
+
     def _load(self) -> tuple[dict[str, Any], Arrays] | None:
-        if not self.checkpoint.exists():
+        """Return what the checkpoint holds, None if there is none, or a damaged one, or another run's."""
+        try:
+            with open(self.checkpoint, "rb") as stream, np.load(stream) as saved:
+                arrays = {name: saved[name] for name in saved.files}
+            values = json.loads(arrays.pop("values").tobytes())
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
-        with np.load(self.checkpoint) as saved:
-            arrays = {name: saved[name] for name in saved.files}
-        values = json.loads(arrays.pop("values").tobytes())
-        return (values, arrays) if values["bytes"] <= self.records.stat().st_size else None
+        usable = values.get("header") == self._header_hash() and values["bytes"] <= self.records.stat().st_size
+        return (values, arrays) if usable else None
+
+    def _header_hash(self) -> str:
+        return hashlib.sha256(self.header).hexdigest()
 
 
 def read_lines(path: Path | str) -> Iterator[dict[str, Any]]:
     """Yield the lines of a records file; a last line that a killed run left half-written is passed over."""
     with open(path, "rb") as stream:
-        for line in stream:
+        for number, line in enumerate(stream, 1):
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    record = None
+                if not isinstance(record, dict):
+                    raise InputError(
+                        f"{path} must hold the records of a run, got something else in line {number}; name another"
+                    )
+                yield record
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the header and the rounds of a records file."""
+    lines = read_lines(path)
+    header = next(lines, {}).get("header", {})
+    rounds = [record for record in lines if "members" in record]
+    for record, names in ((header, HEADER_NAMES), *((record, ROUND_NAMES) for record in rounds)):
+        missing = [name for name in names if name not in record]
+        if missing:
+            raise InputError(f"{path} must hold the whole records of a run, got none of {', '.join(missing)}")
+    return header, rounds
 
 
 def find_runs(folders: list[Path]) -> list[Path]:
@@ -109,6 +175,22 @@ def find_runs(folders: list[Path]) -> list[Path]:
     if not found:
         raise InputError(f"{', '.join(map(str, folders))} must hold records of runs ({RECORDS}), got none")
     return found
+
+
+def _differences(there: dict[str, Any], here: dict[str, Any], names: Iterable[str]) -> str:
+    """Return in words what differs between two headers under some names, "" if nothing does."""
+    found = [text for name in names for text in _each_difference(name, there.get(name), here.get(name))]
+    more = [f"and {len(found) - DIFFERENCES_SHOWN} more"] if len(found) > DIFFERENCES_SHOWN else []
+    return "; ".join(found[:DIFFERENCES_SHOWN] + more)
+
+
+def _each_difference(name: str, there: object, here: object) -> Iterator[str]:
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in {**there, **here}:
+            yield from _each_difference(f"{name}.{key}", there.get(key), here.get(key))
+    elif there != here:
+        was, now = ("nothing" if value is None else reprlib.repr(value) for value in (there, here))
+        yield f"{name}: {was} there, {now} here"
 
 
 def _line(record: dict[str, Any]) -> bytes:

@@ -1,9 +1,12 @@
 """From an experiment to a run: make its parts, run it into a folder, resume it there."""
 
 import platform
+import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,9 +14,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from fedtempo.checks import Vector
+from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, TimesConfig, for_policy
+from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, for_policy
 from fedtempo.experiments.records import RunFiles
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
@@ -23,7 +26,7 @@ from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel
 from fedtempo.simulator.loop import DivergedError, Simulation
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
 from fedtempo.simulator.times import benchmark_times, draw_times
-from fedtempo.simulator.traces import read_mahimahi, read_rate_csv, upload_seconds
+from fedtempo.simulator.traces import RateTrace, read_mahimahi, read_rate_csv, upload_seconds
 
 CHECKPOINT_SECONDS = 10.0
 BITS_OF_A_PARAMETER = 32
@@ -61,12 +64,23 @@ def load_data(config: DataConfig) -> FederatedData:
 @cache
 def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
     """Return the trainer of an experiment; runs in one process share it."""
-    return make_trainer(model.kind, load_data(data), device=model.device)
+    try:
+        return make_trainer(model.kind, load_data(data), device=model.device)
+    except (RuntimeError, AssertionError) as error:  # what torch raises for a device that it does not know or have
+        if model.device == "cpu":
+            raise
+        said = str(error).splitlines()[0][:80]
+        raise InputError(
+            f"model.device must be one that torch has on this machine, got {model.device!r} ({said}); leave it out"
+        ) from None
 
 
-def make_fleet(times: TimesConfig, data: FederatedData, model_bits: float) -> Fleet:
-    """Return the fleet with nominal times; its gradient bounds are 1, since nobody knows them yet."""
-    size = data.num_clients
+def make_fleet(experiment: Experiment, data: FederatedData, model_bits: float) -> tuple[Fleet, Channel]:
+    """Return the fleet with nominal times, and how these change from round to round.
+
+    Its gradient bounds are 1, since nobody knows them yet. Over traces, nominal is the mean rate of a client's own.
+    """
+    times, size = experiment.times, data.num_clients
 
     def draw(purpose: str) -> Vector:
         return draw_times(getattr(times, purpose), size, stream(times.seed, purpose))
@@ -75,27 +89,34 @@ def make_fleet(times: TimesConfig, data: FederatedData, model_bits: float) -> Fl
         compute = draw("compute")
     else:
         compute = benchmark_times(str(times.compute_scores), size, times.compute_mean, stream(times.seed, "compute"))
-    upload = draw("upload") if times.upload is not None else upload_seconds(model_bits, draw("uplink_mbps"))
+    traced = None
+    if experiment.channel.kind == "traces":
+        traces = [_read_trace(Path(name)) for name in experiment.channel.traces]
+        traced = TraceChannel(compute, traces, model_bits=model_bits, seed=experiment.channel.seed)
+        upload = traced.nominal_upload_time
+    elif times.upload is not None:
+        upload = draw("upload")
+    else:
+        upload = upload_seconds(model_bits, draw("uplink_mbps"))
     download = None if times.download is None else draw("download")
-    return Fleet(data.data_share, 1.0, compute, upload, download_time=download)  # type: ignore[arg-type]
+    fleet = Fleet(data.data_share, 1.0, compute, upload, download_time=download)  # type: ignore[arg-type]
+    return fleet, _with_absences(experiment.channel, traced or make_channel(experiment.channel, fleet))
 
 
-def make_channel(config: ChannelConfig, fleet: Fleet, model_bits: float) -> Channel:
-    """Return how times change from round to round."""
-    channel: Channel
-    if config.kind == "traces":
-        traces = [(read_rate_csv if name.endswith(".csv") else read_mahimahi)(name) for name in config.traces]
-        channel = TraceChannel(fleet.compute_time, traces, model_bits=model_bits, seed=config.seed)
-    elif config.kind == "fading":
-        channel = FadingChannel(
+def make_channel(config: ChannelConfig, fleet: Fleet) -> Channel:
+    """Return a channel on which times vary about the fleet's, or not at all."""
+    if config.kind == "fading":
+        return FadingChannel(
             fleet.compute_time,
             fleet.upload_time,
             correlation=config.correlation,
             snr_db=config.snr_db,
             seed=config.seed,
         )
-    else:
-        channel = StaticChannel(fleet.compute_time, fleet.upload_time)
+    return StaticChannel(fleet.compute_time, fleet.upload_time)
+
+
+def _with_absences(config: ChannelConfig, channel: Channel) -> Channel:
     if config.present_share == 1:
         return channel
     return WithAbsences(
@@ -103,17 +124,21 @@ def make_channel(config: ChannelConfig, fleet: Fleet, model_bits: float) -> Chan
     )
 
 
+def _read_trace(path: Path) -> RateTrace:
+    return read_rate_csv(path) if path.suffix.lower() == ".csv" else read_mahimahi(path)
+
+
 def make_simulation(experiment: Experiment, policy: str, seed: int) -> Simulation:
     """Return the run of one policy under one seed, at its start."""
     training, options = for_policy(experiment, policy)
     data, trainer = load_data(experiment.data), load_trainer(experiment.model, experiment.data)
     model_bits = float(trainer.num_parameters * BITS_OF_A_PARAMETER)
-    fleet = make_fleet(experiment.times, data, model_bits)
+    fleet, channel = make_fleet(experiment, data, model_bits)
     return assemble(
         data=data,
         trainer=trainer,
         fleet=fleet,
-        channel=make_channel(experiment.channel, fleet, model_bits),
+        channel=channel,
         policy=policy,
         options=options,
         training=training,
@@ -135,6 +160,7 @@ def run(
 
     One thread does all products: sums then have one order, so bytes do not depend on how many runs share the machine.
     """
+    load_trainer(experiment.model, experiment.data)  # loads libraries, before their threads can be limited
     with threadpool_limits(limits=1):
         simulation = make_simulation(experiment, policy, seed)
         files = RunFiles(folder, make_header(experiment, table, policy, seed))
@@ -150,23 +176,43 @@ def run(
 def _run(simulation: Simulation, files: RunFiles, progress: Progress) -> dict[str, Any]:
     saved, done, record = time.monotonic(), False, {}
     try:
-        for record in simulation.rounds():
-            files.write(record)
-            progress(simulation, record)
-            if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                files.save(*simulation.state())
-                saved = time.monotonic()
+        with _stop_between_rounds() as stopped:
+            for record in simulation.rounds():
+                files.write(record)
+                progress(simulation, record)
+                if simulation.resumable and (stopped or time.monotonic() - saved > CHECKPOINT_SECONDS):
+                    files.save(*simulation.state())
+                    saved = time.monotonic()
+                if stopped and simulation.ended is None:
+                    raise KeyboardInterrupt
         done = True
-    except DivergedError:
+    except DivergedError as error:
         simulation.ended = "diverged"
-        files.write(simulation.summary())
+        files.write(simulation.summary() | {"error": str(error)})
         done = True
         raise
     finally:
-        if not done and simulation.ended is None and simulation.rounds_done:
-            files.save(*simulation.state())  # Ctrl-C: nothing of what was run is lost
         files.close(done=done)
     return record
+
+
+@contextmanager
+def _stop_between_rounds() -> Iterator[list[int]]:
+    """Hold back the first Ctrl-C until the round has ended, when nothing is half done; a second one stops at once."""
+    stopped: list[int] = []
+
+    def hold_back(signum: int, frame: object) -> None:
+        stopped.append(signum)
+        signal.signal(signum, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped  # only the main thread hears signals
+        return
+    before = signal.signal(signal.SIGINT, hold_back)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def make_header(experiment: Experiment, table: dict[str, Any], policy: str, seed: int) -> dict[str, Any]:
@@ -174,6 +220,7 @@ def make_header(experiment: Experiment, table: dict[str, Any], policy: str, seed
     data = load_data(experiment.data)
     return {
         "experiment": experiment.name,
+        "preset": experiment.preset,
         "policy": policy,
         "seed": seed,
         "config": table,
@@ -194,11 +241,16 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> str | None:
-    """Return the commit of the source tree, None if it is an installed package."""
-    here = Path(__file__).parent
+    """Return the commit of the source tree, with + if the code has changed since; None for an installed package."""
+    package = Path(__file__).resolve().parents[1]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
     try:
-        command = ["git", "-C", str(here), "rev-parse", "HEAD"]
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent:
+            return None  # the repository of someone who installed the package inside it
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip()

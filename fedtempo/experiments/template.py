@@ -16,7 +16,7 @@ beta = 1.0 # synthetic: how much the clients' inputs differ
 # concentration = 0.5 # of the Dirichlet split
 
 [model]
-kind = "softmax" # or "lenet5", for images; needs pip install 'fedtempo[torch]'
+kind = "softmax" # or "lenet5", for images of 28 × 28
 
 [times] # of the clients, in seconds; kinds: constant, uniform, exponential, lognormal
 compute = { kind = "exponential", mean = 1.0 } # for all local steps of a round
@@ -28,7 +28,7 @@ seed = 0
 [channel]
 kind = "static" # or "fading", or "traces" with files that hold rates
 # correlation = 0.9 # fading: from one round to the next
-# traces = ["lte.up"] # Mahimahi traces, or .csv with columns time and mbps
+# traces = ["lte.up"] # beside this file: Mahimahi, or .csv with columns time and mbps; leave out upload then
 # present_share = 0.9 # of the rounds in which a client is there
 
 [training]

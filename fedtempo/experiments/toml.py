@@ -13,11 +13,17 @@ T = TypeVar("T")
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
-def from_table(kind: type[T], table: object, where: str = "") -> T:
-    """Return a dataclass from a table; ``where`` is the table's name in messages."""
-    if not isinstance(table, Mapping):
-        raise InputError(f"{where or 'the file'} must be a table, got {table!r}")
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+def as_table(where: str, value: object) -> Mapping[str, Any]:
+    """Return a table; ``where`` is its name in messages."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a table, got {value!r}")
+    return value
+
+
+def from_table(kind: type[T], value: object, where: str = "", **given: object) -> T:
+    """Return a dataclass from a table of this name; fields that are given are no settings of the table."""
+    table = as_table(where or "the file", value)
+    known = {field.name: field for field in fields(kind) if field.name not in given}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for key in table:
         if key not in known:
@@ -29,7 +35,7 @@ def from_table(kind: type[T], table: object, where: str = "") -> T:
         elif field.default is MISSING and field.default_factory is MISSING:
             raise InputError(f"{_path(where, name)} must be given, got nothing")
     try:
-        return kind(**values)
+        return kind(**values, **given)
     except InputError as error:
         raise InputError(f"{where}: {error}" if where else str(error)) from None
 
@@ -68,9 +74,7 @@ def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401
             raise InputError(f"{where} must be a list{size}, got {value!r}")
         return tuple(_convert(inside[0], item, where) for item in value)
     if origin in (dict, Mapping):
-        if not isinstance(value, dict):
-            raise InputError(f"{where} must be a table, got {value!r}")
-        return value
+        return as_table(where, value)
     if is_dataclass(hint):
         return from_table(hint, value, where)  # type: ignore[arg-type]
     right = isinstance(value, hint) and (hint is bool or not isinstance(value, bool))

@@ -1,0 +1,259 @@
+"""Folders of runs: which run a folder holds, what of it is taken up, and what is read back out of it."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from test_run import SMALL, command
+
+from fedtempo import InputError
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.readback import estimate_fleet
+from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
+from fedtempo.theory.estimation import estimate_beta_over_alpha
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def stopped_run(config, folder, seed=0):
+    """Run four rounds and stop, as a kill after a checkpoint does."""
+    experiment, table = read_experiment(config)
+
+    def stop(simulation, record):
+        if simulation.rounds_done == 4:
+            raise RuntimeError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+        with pytest.raises(RuntimeError):
+            runner.run(experiment, table, policy="uniform", seed=seed, folder=folder, progress=stop)
+    assert (folder / CHECKPOINT).exists()
+
+
+def whole_run(config, folder, seed=0, policy="uniform", **over):
+    experiment, table = read_experiment(config, over=over)
+    runner.run(experiment, table, policy=policy, seed=seed, folder=folder)
+    return (folder / RECORDS).read_bytes()
+
+
+def change_header(folder, change):
+    header, *rest = (folder / RECORDS).read_bytes().splitlines(keepends=True)
+    record = json.loads(header)
+    change(record["header"])
+    line = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    (folder / RECORDS).write_bytes(line + b"".join(rest))
+    return line
+
+
+def test_a_checkpoint_of_another_run_is_not_taken_up(config, tmp_path):
+    stopped_run(config, tmp_path / "out", seed=0)
+    left = (tmp_path / "out" / CHECKPOINT).read_bytes()
+    (tmp_path / "out" / RECORDS).unlink()
+    whole = whole_run(config, tmp_path / "whole", seed=1)
+    experiment, table = read_experiment(config)
+    files = RunFiles(tmp_path / "out", runner.make_header(experiment, table, "uniform", 1))
+    assert files.open() is None
+    assert not (tmp_path / "out" / CHECKPOINT).exists(), "a run that begins anew leaves no old checkpoint"
+    files.close(done=False)
+    (tmp_path / "out" / RECORDS).write_bytes(whole[:-200])
+    (tmp_path / "out" / CHECKPOINT).write_bytes(left)
+    assert whole_run(config, tmp_path / "out", seed=1) == whole
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, -10])
+def test_a_damaged_checkpoint_is_passed_over(config, tmp_path, length):
+    stopped_run(config, tmp_path / "out")
+    checkpoint = tmp_path / "out" / CHECKPOINT
+    checkpoint.write_bytes(checkpoint.read_bytes()[:length])
+    assert whole_run(config, tmp_path / "out") == whole_run(config, tmp_path / "whole")
+
+
+def test_a_checkpoint_that_is_no_checkpoint_is_passed_over(config, tmp_path):
+    stopped_run(config, tmp_path / "out")
+    np.save(tmp_path / "other.npy", np.zeros(3))
+    (tmp_path / "other.npy").replace(tmp_path / "out" / CHECKPOINT)
+    assert whole_run(config, tmp_path / "out") == whole_run(config, tmp_path / "whole")
+
+
+def test_a_run_of_other_code_goes_on_under_its_header(config, tmp_path, capsys):
+    whole = whole_run(config, tmp_path / "whole").splitlines(keepends=True)
+    stopped_run(config, tmp_path / "out")
+    header = change_header(
+        tmp_path / "out", lambda header: (header.update(commit="0ld"), header["versions"].update(numpy="1.0"))
+    )
+    arguments = ["run", config, "--policy", "uniform", "-o", tmp_path / "out"]
+    for _ in range(2):  # unfinished, then finished
+        assert command(*arguments) == 0
+        (note,) = capsys.readouterr().err.splitlines()
+        assert f"versions.numpy: '1.0' there, '{np.__version__}' here; commit: '0ld' there" in note
+        assert (tmp_path / "out" / RECORDS).read_bytes() == b"".join([header, *whole[1:]])
+    experiment, table = read_experiment(config)
+    with pytest.warns(RunNotice, match="begun by other code and keeps its header"):
+        runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "out")
+
+
+def test_another_run_is_refused_with_what_differs_and_what_to_do(config, tmp_path, capsys):
+    arguments = ["run", config, "--policy", "uniform", "-o", tmp_path / "out"]
+    assert command(*arguments) == 0
+    config.write_text(SMALL.replace("cohort_size = 3", "cohort_size = 4"))
+    assert command(*arguments) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "(config.training.cohort_size: 3 there, 4 here); choose another folder with -o, or delete this one" in error
+    config.write_text(SMALL.replace("samples = 800", "samples = 900").replace("local_steps = 5", "batch_size = 6"))
+    assert command(*arguments, "--seed", 7) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "(seed: 0 there, 7 here; config.data.samples: 800 there, 900 here; config.training.local_steps" in error
+    assert "; and " in error
+
+
+def test_a_diverged_run_fails_again_when_it_is_given_again(config, tmp_path, capsys):
+    config.write_text(SMALL.replace("local_steps = 5", "local_steps = 5\nstep_size = 1e6"))
+    said = []
+    for _ in range(2):
+        assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 1
+        printed = capsys.readouterr()
+        assert "simulated time" not in printed.out
+        said.append(printed.err)
+    assert "diverged in round" in said[0]
+    assert said[0] == said[1]
+
+
+def test_the_header_names_the_preset(config, tmp_path):
+    for preset in ("paper", "best"):
+        assert command("run", config, "--policy", "uniform", "--preset", preset, "-o", tmp_path / preset) == 0
+        header = next(read_lines(tmp_path / preset / RECORDS))["header"]
+        assert header["preset"] == preset
+        assert "preset" not in header["config"]
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not on the PATH")
+def test_the_commit_is_that_of_the_package_alone(tmp_path, monkeypatch):
+    def commit_of(root):
+        code = root / "fedtempo" / "experiments" / "runner.py"
+        code.parent.mkdir(parents=True, exist_ok=True)
+        code.touch()
+        monkeypatch.setattr(runner, "__file__", str(code))
+        return runner._commit.__wrapped__()
+
+    assert commit_of(tmp_path / "nowhere") is None
+    git(tmp_path, "init")
+    commit_of(tmp_path)
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    assert len(commit_of(tmp_path)) == 40
+    (tmp_path / "notes.txt").write_text("not code")
+    assert len(commit_of(tmp_path)) == 40
+    (tmp_path / "fedtempo" / "more.py").write_text("changed = True")
+    assert commit_of(tmp_path)[40:] == "+"
+    assert commit_of(tmp_path / ".venv" / "lib" / "site-packages") is None, "this is the HEAD of whoever installed it"
+
+
+def rounds_to(folder, target, phase="train"):
+    rounds = [record for record in read_lines(folder / RECORDS) if record.get("phase") == phase]
+    return next((r["round"] + 1 for r in rounds if r["loss"] is not None and r["loss"] <= target), np.nan)
+
+
+LOSSES = [1.0, 0.9]
+COMPARABLE = f"""
+[policy.proposed]
+losses = {LOSSES}
+max_rounds = 60
+[policy.proposed.training]
+cohort_size = 2
+[policy.uniform.training]
+cohort_size = 2
+[policy.weighted.training]
+cohort_size = 2
+"""
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_rounds_are_averaged_over_the_runs_of_a_scheme(config, tmp_path, every):
+    text = SMALL.replace("local_steps = 5", f"local_steps = 5\nevaluate_every = {every}")
+    config.write_text(text[: text.index("[policy.proposed]")] + COMPARABLE)
+    runs = {scheme: [tmp_path / scheme / str(seed) for seed in range(3)] for scheme in ("uniform", "weighted")}
+    for scheme, folders in runs.items():
+        for seed, folder in enumerate(folders):
+            whole_run(config, folder, seed, scheme, stop={"max_rounds": 60})
+    whole_run(config, tmp_path / "proposed", 3, "proposed")
+    files = [folder / RECORDS for folders in runs.values() for folder in folders] + [tmp_path / "proposed" / RECORDS]
+    expected = {}
+    for scheme, folders in runs.items():
+        each = [[rounds_to(folder, target) for target in LOSSES] for folder in folders]
+        each.append([rounds_to(tmp_path / "proposed", target, f"pilot-{scheme}") for target in LOSSES])
+        expected[scheme] = np.mean(each, axis=0)
+    assert np.isfinite([*expected.values()]).all()
+    for order in (files, files[::-1]):
+        found = estimate_fleet(order)
+        wanted = estimate_beta_over_alpha(found.fleet, *expected.values(), cohort_size=2)
+        np.testing.assert_array_equal(found.beta_over_alpha.ratios, wanted.ratios)
+        np.testing.assert_array_equal(found.beta_over_alpha.values, wanted.values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "differing"),
+    [
+        ("cohort_size = 3", "cohort_size = 4", "cohort size"),
+        ("step_size = 0.05", "cohort_size = 2", "cohort size"),
+        ("losses = [2.2, 2.1]", "losses = [2.2]", "losses"),
+        ("mean = 1.0", "mean = 2.0", "times"),
+        ("samples = 800", "samples = 801", "clients"),
+        ("[stop]", '[channel]\nkind = "fading"\n[stop]', "channel"),
+    ],
+)
+def test_runs_that_do_not_go_together_are_refused(config, tmp_path, capsys, old, new, differing):
+    whole_run(config, tmp_path / "runs" / "a", policy="weighted")
+    assert old in SMALL
+    config.write_text(SMALL.replace(old, new))
+    whole_run(config, tmp_path / "runs" / "b", policy="weighted")
+    assert command("estimate", tmp_path / "runs", "-o", tmp_path / "x.csv") == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert f"must have the same {differing} as" in error
+    assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"no records\n", "must hold the records of a run, got something else in line 1"),
+        (b"[1]\n", "must hold the records of a run, got something else in line 1"),
+        (b"\xff\xfe\n", "must hold the records of a run, got something else in line 1"),
+        (b"", "must hold the whole records of a run, got none of experiment"),
+        (b'{"header":{"policy":"uniform"}}\n', "got none of experiment, seed, config"),
+        (b'{"round":0,"members":[1]}\n', "got none of experiment"),
+    ],
+)
+@pytest.mark.parametrize("reader", ["estimate", "export"])
+def test_other_files_are_refused(tmp_path, capsys, reader, content, said):
+    (tmp_path / "other.jsonl").write_bytes(content)
+    assert command(reader, tmp_path / "other.jsonl", "-o", tmp_path / "x.csv") == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert said in error
+
+
+@pytest.mark.parametrize("reader", ["estimate", "export"])
+def test_rounds_that_lack_something_are_refused(config, tmp_path, capsys, reader):
+    header, first, *_ = whole_run(config, tmp_path / "out").splitlines(keepends=True)
+    (tmp_path / "out" / RECORDS).write_bytes(header + first.replace(b'"upload_time"', b'"upload"'))
+    assert command(reader, tmp_path / "out", "-o", tmp_path / "x.csv") == 2
+    assert "got none of upload_time" in capsys.readouterr().err
+
+
+def test_another_file_in_a_runs_place_is_refused(config, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / RECORDS).write_text("no records\n")
+    with pytest.raises(InputError, match="got something else in line 1"):
+        whole_run(config, tmp_path / "out")
