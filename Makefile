@@ -55,5 +55,5 @@ $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[cvx,dev,report,torch]'
+	$(INSTALL) -e '.[cvx,dev,ray,report,torch]'
 	@touch $@ $(VENV)/.report

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from fedtempo import __version__
-from fedtempo.checks import InputError, check_choice, check_seed
+from fedtempo.checks import InputError, check_choice, check_count, check_seed
 from fedtempo.files import whole_file, whole_files
 from fedtempo.fleet_csv import FleetNotice, dump_fleet, read_fleet, write_fleet
 from fedtempo.planning.plan import PlanSettings, plan_fleet
@@ -141,7 +141,7 @@ def run(
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
     from fedtempo.experiments import runner
     from fedtempo.experiments.config import read_experiment
-    from fedtempo.experiments.display import data_note, run_progress, summary_table
+    from fedtempo.experiments.display import run_progress, summary_table
 
     check_seed("--seed", seed)
     over: dict[str, Any] = {}
@@ -152,14 +152,153 @@ def run(
     experiment, table = read_experiment(config, preset, over={"stop": over} if over else {})
     folder = output or Path("runs") / config.stem / preset / policy / f"seed{seed}"
     data = runner.load_data(experiment.data).name
-    if note := data_note(experiment.data.kind, data):
-        _note(note)
+    _say_data(experiment)
     with run_progress(f"{experiment.name}, {policy}", experiment.stop) as progress, _run_notices():
         summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=progress)
     _console().print(summary_table(summary, experiment.stop, data))
     print(f"wrote {folder}")
     if strict and summary["end"] != "target":
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def compare(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")],
+    policies: Annotated[str, typer.Option(help="Names, separated by commas; fedtempo policies lists them.")],
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    preset: Annotated[str, typer.Option(help="Which settings of the file.")] = "paper",
+    target_loss: Annotated[float | None, typer.Option(help="Loss to reach instead of the file's targets.")] = None,
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="Accuracy to reach instead of the file's targets.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Simulated seconds, pilots apart, instead of the file's limits.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Runs side by side. [default: as many as there are cores]")] = -1,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ray cluster.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write each run to a JSON file.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="HTML", help="Also write a report.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")] = Path("runs/compare"),
+) -> None:
+    """Run policies over the same seeds, and show what each takes to the target. Finished runs are not run again."""
+    from fedtempo.experiments.comparison import Target, as_json
+    from fedtempo.experiments.config import read_experiment
+    from fedtempo.experiments.grid import Job
+    from fedtempo.experiments.results import read_run
+    from fedtempo.experiments.tables import time_table
+
+    names, wanted_seeds = _names(policies), _seeds(seeds, first_seed)
+    _check_outputs(config, json_file, report)
+    given = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": time_limit}
+    over = {"stop": {name: value for name, value in given.items() if value is not None}}
+    experiment, table = read_experiment(config, preset, over=over if over["stop"] else {})
+    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
+    if target == Target():
+        raise InputError(f"{config} must have a target under [stop], got none; or give --target-loss")
+    grid = [Job(experiment, table, policy, seed, output / config.stem) for policy in names for seed in wanted_seeds]
+    _say_data(experiment)
+    runs = [read_run(path) for path in _run_grid(experiment.name, grid, jobs, ray)]
+    title = f"{experiment.name}, {runs[0].header['data']}: seconds to {target}"
+    _print_markdown(f"{title}\n\n{time_table(runs, target, time_limit=time_limit)}")
+    if json_file is not None:
+        with whole_file(json_file) as stream:
+            json.dump(as_json(runs, target, time_limit), stream, indent=1)
+            stream.write("\n")
+        print(f"wrote {json_file}")
+    if report is not None:
+        _write_report(runs, report, target)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="setup1, setup2, setup3, impact-of-k, impact-of-e or all.")
+    ],
+    seeds: Annotated[int, typer.Option(help="How many seeds; the paper has 20.")] = 20,
+    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    preset: Annotated[str, typer.Option(help="Which settings of the setups.")] = "paper",
+    jobs: Annotated[int, typer.Option(help="Runs side by side. [default: as many as there are cores]")] = -1,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ray cluster.")] = None,
+    configs: Annotated[Path, typer.Option(help="Folder of setup1.toml to setup3.toml.")] = Path("configs"),
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs/reproduce"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and figures.")] = Path(
+        "reproduction"
+    ),
+) -> None:
+    """Reproduce the paper's tables and figures, beside its own numbers. Interrupted, it goes on where it was."""
+    from fedtempo.experiments.reproduce import Reproduction
+    from fedtempo.experiments.reproduce import reproduce as make
+
+    check_plotting()
+    given = Reproduction(
+        configs=configs,
+        preset=preset,
+        seeds=_seeds(seeds, first_seed),
+        records=records,
+        output=output,
+        run_grid=lambda grid: _run_grid(grid[0].experiment.name, grid, jobs, ray),
+    )
+    written = make(what, given)
+    for path in written:
+        if path.suffix == ".md":
+            _print_markdown(path.read_text(encoding="utf-8"))
+    for path in written:
+        print(f"wrote {path}")
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")],
+    policies: Annotated[str, typer.Option(help="Names, separated by commas.")],
+    step_sizes: Annotated[str, typer.Option(help="Step sizes to try, separated by commas.")],
+    cohort_sizes: Annotated[str, typer.Option(help="Cohort sizes to try. [default: the file's]")] = "",
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    first_seed: Annotated[int, typer.Option(help="The first of them: none that a comparison uses.")] = 1000,
+    preset: Annotated[str, typer.Option(help="Which settings of the file.")] = "best",
+    target_loss: Annotated[float | None, typer.Option(help="Loss to reach instead of the file's targets.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Simulated seconds instead of the file's limits.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs side by side. [default: as many as there are cores]")] = -1,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ray cluster.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")] = Path("runs/tune"),
+) -> None:
+    """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
+    from fedtempo.experiments.comparison import Target
+    from fedtempo.experiments.tuning import as_toml, best_of, candidates, tuning_table
+
+    given = {"target_loss": target_loss, "max_time": time_limit}
+    found = candidates(
+        config,
+        preset,
+        _names(policies),
+        step_sizes=_numbers("--step-sizes", step_sizes, float),
+        cohort_sizes=_numbers("--cohort-sizes", cohort_sizes, int),
+        seeds=_seeds(seeds, first_seed),
+        stop={name: value for name, value in given.items() if value is not None},
+        root=output / config.stem,
+    )
+    experiment = found[0].jobs[0].experiment
+    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
+    _say_data(experiment)
+    _run_grid(experiment.name, [job for candidate in found for job in candidate.jobs], jobs, ray)
+    _print_markdown(tuning_table(found, target))
+    print("\nAs part of the configuration:\n")
+    print(as_toml(best_of(found, target), preset))
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page, an .html file.")],
+    target_loss: Annotated[float | None, typer.Option(help="Compare at this loss.")] = None,
+    target_accuracy: Annotated[float | None, typer.Option(help="Compare at this accuracy.")] = None,
+) -> None:
+    """Write one page that shows runs side by side: tables, curves, the fleet, and how to run them again."""
+    from fedtempo.experiments.comparison import Target
+    from fedtempo.experiments.results import read_runs
+
+    wanted = Target(loss=target_loss, accuracy=target_accuracy)
+    _write_report(read_runs(runs), output, None if wanted == Target() else wanted)
 
 
 @app.command()
@@ -224,6 +363,62 @@ def fetch(dataset: Annotated[str, typer.Argument(help="mnist or emnist.")]) -> N
     from fedtempo.data.sources import fetch as download
 
     print(f"wrote {download(dataset, progress=True)}")
+
+
+def _names(given: str) -> list[str]:
+    from fedtempo.policies.registry import check_name
+
+    names = [check_name(name.strip()) for name in given.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"--policies must be distinct names, separated by commas, got {given!r}")
+    return names
+
+
+def _numbers(name: str, given: str, kind: type[Any]) -> list[Any]:
+    try:
+        return [kind(part) for part in given.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"{name} must be numbers, separated by commas, got {given!r}") from None
+
+
+def _seeds(count: int, first: int) -> range:
+    check_seed("--first-seed", first)
+    return range(first, first + check_count("--seeds", count))
+
+
+def _say_data(experiment: Any) -> None:  # noqa: ANN401
+    from fedtempo.experiments.display import data_note
+    from fedtempo.experiments.runner import load_data
+
+    if note := data_note(experiment.data.kind, load_data(experiment.data).name):
+        _note(note)
+
+
+def _run_grid(title: str, grid: list[Any], jobs: int, ray: str | None) -> list[Path]:
+    from fedtempo.experiments.display import grid_progress
+    from fedtempo.experiments.grid import run_grid
+
+    if jobs == 0:
+        raise InputError("--jobs must be a number of processes, or -1 for one to each core, got 0")
+    with grid_progress(title, grid):
+        return run_grid(grid, processes=jobs, ray=ray)
+
+
+def _write_report(runs: list[Any], path: Path, target: Any) -> None:  # noqa: ANN401
+    from fedtempo.experiments.report import write_report
+
+    write_report(runs, path, target=target)
+    print(f"wrote {path}")
+
+
+def _print_markdown(text: str) -> None:
+    """Show Markdown as a terminal can: tables with lines, pictures left out."""
+    if sys.stdout.isatty():
+        from rich.markdown import Markdown
+
+        _console().print(Markdown(re.sub(r"!\[.*\]\(.*\)", "", text)))
+    else:
+        print(text)
 
 
 def main(arguments: list[str] | None = None) -> None:

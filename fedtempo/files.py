@@ -10,6 +10,11 @@ from typing import IO, Any
 
 from fedtempo.checks import InputError
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows has other locks; there, nothing keeps two processes apart
+    fcntl = None  # type: ignore[assignment]
+
 _numbers = itertools.count()
 
 
@@ -54,6 +59,17 @@ def whole_files(*targets: tuple[Path | str, str]) -> Iterator[list[IO[Any]]]:
     finally:
         for neighbour, _ in written:
             neighbour.unlink(missing_ok=True)
+
+
+def lock(stream: IO[Any]) -> bool:
+    """Keep other processes from locking a file until it is closed; return False if one has locked it already."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _open(place: Path, mode: str, target: Path | str) -> IO[Any]:

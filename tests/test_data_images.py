@@ -108,6 +108,13 @@ def test_the_first_ten_letters_are_taken(folder, letters, named):
     assert load_emnist().name == f"partial EMNIST, letters {named}"
 
 
+def test_more_letters_are_as_many_as_there_are(folder):
+    write_letters(folder, "abcdefghijklm")
+    assert load_emnist(26).name == "partial EMNIST, letters a-m"
+    assert load_emnist(26).num_classes == 13
+    assert load_emnist(2).num_classes == 2
+
+
 def test_official_sizes_keep_the_official_test_images(folder, monkeypatch):
     write_letters(folder)
     monkeypatch.setitem(SETS, "emnist", replace(SETS["emnist"], official_sizes=(104, 102)))
@@ -225,3 +232,14 @@ def test_setup_1_on_the_real_emnist():
     letter_i = data.inputs[data.labels == 8].mean(axis=0).reshape(28, 28)
     rows, columns = letter_i.sum(axis=1), letter_i.sum(axis=0)
     assert rows.std() < columns.std(), "upright, the strokes of an i are vertical"
+
+
+def test_pixels_may_be_standardised(folder):
+    write_digits(folder)
+    plain = image_data(dataset="mnist", num_clients=3, num_samples=90, classes=(1, 10), seed=0)
+    even = image_data(dataset="mnist", num_clients=3, num_samples=90, classes=(1, 10), seed=0, standardise=True)
+    assert even.inputs.mean() == pytest.approx(0, abs=1e-5)
+    assert even.inputs.std() == pytest.approx(1, rel=1e-4)
+    mean, deviation = plain.inputs.mean(dtype=float), plain.inputs.std(dtype=float)
+    np.testing.assert_allclose(even.test_inputs, (plain.test_inputs - mean) / deviation, atol=1e-5)
+    np.testing.assert_array_equal(even.labels, plain.labels)

@@ -58,8 +58,10 @@ def image_data(
     partition: Literal["classes", "dirichlet", "iid"] = "classes",
     classes: tuple[int, int] = (1, 10),
     concentration: float = 0.5,
+    letters: int = NUM_LETTERS,
+    standardise: bool = False,
 ) -> FederatedData:
-    """Split a random part of an image set among clients; pixels run from 0 to 1.
+    """Split a random part of an image set among clients; pixels run from 0 to 1, or have mean 0 and deviation 1.
 
     ``partition`` is ``classes`` (each client has from lowest to highest ``classes``), ``dirichlet`` (each class is
     split with this ``concentration``) or ``iid``. Sizes follow a power law, except that dirichlet has its own. Where
@@ -69,7 +71,7 @@ def image_data(
     check_choice("partition", partition, ("classes", "dirichlet", "iid"))
     check_count("num_clients", num_clients)
     check_count("num_samples", num_samples)
-    images = LOADERS[load]()
+    images = LOADERS[load](check_count("letters", letters))
     labels, rng = images.train_labels, stream(seed, "partition")
     total = min(num_samples, labels.size)
     if partition == "dirichlet":
@@ -81,37 +83,43 @@ def image_data(
             order, offsets = split.by_classes(labels, sizes, classes, rng)
         else:
             order, offsets = split.iid(labels, sizes, rng)
+    inputs, test_inputs = _pixels(images.train_images[order]), _pixels(images.test_images)
+    if standardise:
+        mean, deviation = inputs.mean(dtype=np.float64), inputs.std(dtype=np.float64)
+        for pixels in (inputs, test_inputs):
+            pixels -= np.float32(mean)
+            pixels /= np.float32(deviation)
     return FederatedData(
-        inputs=_pixels(images.train_images[order]), labels=labels[order], offsets=offsets,
-        test_inputs=_pixels(images.test_images), test_labels=images.test_labels,
+        inputs=inputs, labels=labels[order], offsets=offsets,
+        test_inputs=test_inputs, test_labels=images.test_labels,
         num_classes=images.num_classes, input_shape=(1, *images.train_images.shape[1:]),
         name=images.name if total == num_samples else f"{images.name}, {total:,} samples",
     )  # fmt: skip
 
 
-def load_mnist() -> LabelledImages:
-    """Load the ten digits of MNIST."""
+def load_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
+    """Load the ten digits of MNIST, which has no letters."""
     return _read_set("mnist")
 
 
-def load_emnist() -> LabelledImages:
-    """Load the first ten lower-case letters that EMNIST (by class) has, upright and labelled from 0.
+def load_emnist(letters: int = NUM_LETTERS) -> LabelledImages:
+    """Load the first lower-case letters that EMNIST (by class) has, upright and labelled from 0.
 
-    Of the official files these are a to j, with the official test images. Files of other sizes are taken as a part of
-    EMNIST: how they tell training from testing means little, so both are pooled, and 15 % of each letter are held out
-    for testing, the same images whatever the seed of the split.
+    Of the official files ten are a to j, with the official test images. More than ten are as many as there are. Files
+    of other sizes are taken as a part of EMNIST: how they tell training from testing means little, so both are pooled,
+    and 15 % of each letter are held out for testing, the same images whatever the seed of the split.
     """
     everything = _read_set("emnist")
     labels = np.concatenate([everything.train_labels, everything.test_labels])
     held = np.bincount(labels, minlength=everything.num_classes)[FIRST_LOWER_CASE:]
-    letters = np.flatnonzero(held >= 2)[:NUM_LETTERS]  # one image for training, one for testing
-    if letters.size < NUM_LETTERS:
-        raise InputError(f"{everything.name} must have {NUM_LETTERS} lower-case letters, got {letters.size}")
-    chosen = _only_letters(everything, letters)
+    found = np.flatnonzero(held >= 2)[:letters]  # one image for training, one for testing
+    if found.size < min(letters, NUM_LETTERS):
+        raise InputError(f"{everything.name} must have {letters} lower-case letters, got {found.size}")
+    chosen = _only_letters(everything, found)
     return _pooled(chosen) if everything.name.startswith("partial") else chosen
 
 
-def load_emnist_or_mnist() -> LabelledImages:
+def load_emnist_or_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
     """Load the letters of EMNIST, or MNIST if this machine has no file of EMNIST; the name then says so."""
     try:
         find("emnist")
@@ -121,7 +129,7 @@ def load_emnist_or_mnist() -> LabelledImages:
         except NoFilesError:
             raise NoFilesError(f"{missing}, or fedtempo fetch mnist to take MNIST instead") from None
         return replace(mnist, name=f"{mnist.name} instead of EMNIST")
-    return load_emnist()
+    return load_emnist(letters)
 
 
 LOADERS = {"mnist": load_mnist, "emnist-letters": load_emnist, "emnist-letters-or-mnist": load_emnist_or_mnist}

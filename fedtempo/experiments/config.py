@@ -29,6 +29,8 @@ class DataConfig:
     partition: Literal["classes", "dirichlet", "iid"] = "classes"
     classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
     concentration: float = 0.5  # of the Dirichlet split
+    letters: int = 10  # EMNIST: how many lower-case letters, from a on
+    standardise: bool = False  # images: mean 0 and deviation 1 in place of 0 to 1
 
     def __post_init__(self) -> None:
         """Check what the data's own makers leave to others."""
@@ -117,8 +119,8 @@ def read_experiment(
     """Return the experiment of a file under a preset, and the plain table that it was made from.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
-    new targets replace the old ones. Files that the experiment names are looked for beside its own file first, then
-    where the command was given; the table keeps them as they were written.
+    new targets replace all old ones, and new limits all old limits. Files that the experiment names are looked for
+    beside its own file first, then where the command was given; the table keeps them as they were written.
     """
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -131,10 +133,11 @@ def read_experiment(
     try:
         table = _under_preset(table, preset)
         if over:
-            if {"target_loss", "target_accuracy"} & set(over.get("stop", {})):
-                stop = as_table("stop", table.get("stop", {}))
-                table["stop"] = {name: value for name, value in stop.items() if not name.startswith("target_")}
-            table = merged(table, over)
+            stop = as_table("stop", table.get("stop", {}))
+            for kind in ("target_", "max_"):
+                if any(name.startswith(kind) for name in over.get("stop", {})):
+                    stop = {name: value for name, value in stop.items() if not name.startswith(kind)}
+            table = merged(table | {"stop": stop}, over)
         experiment = from_table(Experiment, table, preset=preset)
         known = available_policies()
         for name in experiment.policy:

@@ -1,15 +1,21 @@
 """What a person sees of a run: a line that moves while it trains, and a table at the end."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from fedtempo.experiments.grid import Job, has_ended, last_line
+from fedtempo.experiments.records import RECORDS
 from fedtempo.simulator.loop import Simulation
 from fedtempo.simulator.settings import StopSettings
+
+POLL_SECONDS, ACTIVE_SECONDS = 1.0, 15.0
 
 
 @contextmanager
@@ -42,6 +48,46 @@ def run_progress(title: str, stop: StopSettings) -> Iterator[Any]:
         yield show
 
 
+@contextmanager
+def grid_progress(title: str, jobs: Sequence[Job]) -> Iterator[None]:
+    """Show how many runs of a grid have ended, and where those under way are, by what they have written so far."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("runs, {task.fields[active]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    waiting, stopped = [job for job in jobs if not has_ended(job)], threading.Event()
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task(title, total=len(jobs), completed=len(jobs) - len(waiting), active="")
+
+        def watch() -> None:
+            while not stopped.wait(POLL_SECONDS):
+                waiting[:] = [job for job in waiting if not has_ended(job)]
+                active = "; ".join(filter(None, map(_where, waiting)))
+                bar.update(task, completed=len(jobs) - len(waiting), active=active)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            watcher.join()
+
+
+def _where(job: Job) -> str | None:
+    """Return where a run is that wrote a line not long ago."""
+    path = job.folder / RECORDS
+    if not path.exists() or time.time() - path.stat().st_mtime > ACTIVE_SECONDS:
+        return None
+    line = last_line(path)
+    loss = "" if line.get("loss") is None else f" loss {line['loss']:.3f}"
+    return f"{job.policy} {job.seed}: round {line['round'] + 1}{loss}" if "round" in line else None
+
+
 def data_note(kind: str, name: str) -> str | None:
     """Say that the data are not the whole set that the configuration names, None where they are."""
     if name.startswith("partial") or "instead of" in name:
@@ -64,7 +110,9 @@ def summary_table(summary: dict[str, Any], stop: StopSettings, data: str) -> Tab
     table.add_row("rounds", f"{summary['rounds']:,}")
     table.add_row("simulated time", f"{summary['time']:,.1f} s")
     if summary["pilot_rounds"]:
+        total = summary["time"] + summary["pilot_time"]
         table.add_row("pilots before", f"{summary['pilot_rounds']:,} rounds, {summary['pilot_time']:,.1f} s")
+        table.add_row("with pilots", f"{total:,.1f} s")
     for name in ("loss", "accuracy"):
         if summary[name] is not None:
             table.add_row(name, f"{summary[name]:.4f}")

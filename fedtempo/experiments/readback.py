@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.records import read_run
+from fedtempo.experiments.records import read_records
 from fedtempo.experiments.toml import from_table
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
@@ -36,33 +36,46 @@ def estimate_fleet(runs: list[Path]) -> FleetEstimate:
     R to each loss F_s is the mean over the runs of a scheme, NaN where one of them does not get there.
     """
     first: dict[str, Any] = {}
-    seen: list[tuple[int, float, float, float]] = []
+    everything: list[dict[str, Any]] = []
     reached: dict[str, list[list[float]]] = {scheme: [] for scheme in PHASES.values()}
     for run in runs:
-        header, rounds = read_run(run)
+        header, rounds, _ = read_records(run)
         settings = _settings(header)
         first = first or settings
         for name, value in settings.items():
             if value != first[name]:
                 raise InputError(f"{run} must have the same {name} as {runs[0]}, got another; name fewer runs")
-        for record in rounds:
-            names = ("members", "compute_time", "upload_time", "largest_gradient_norm")
-            seen += [row for row in zip(*(record[name] for name in names), strict=True) if row[1] is not None]
+        everything += rounds
         for scheme, curve in _curves(header["policy"], rounds).items():
             reached[scheme].append(_rounds_to(curve, first["losses"] or []))
-    if not seen:
-        raise InputError("the runs must hold at least one round, got none")
-    samples = np.array(first["clients"][1], dtype=np.float64)
-    clients, compute, upload, norm = (np.array(column) for column in zip(*seen, strict=True))
-    clients = clients.astype(np.int64)
-    bound = estimate_gradient_bounds(clients, norm, num_clients=len(samples))
-    compute, upload = (_mean_or_median(clients, values, len(samples)) for values in (compute, upload))
-    fleet = Fleet(samples / samples.sum(), bound.gradient_bound, compute, upload)
+    fleet, unseen = measured_fleet(first["clients"][1], everything)
     ratio = None
     if first["losses"] and all(reached.values()):
         uniform, weighted = (np.mean(reached[scheme], axis=0) for scheme in ("uniform", "weighted"))
         ratio = estimate_beta_over_alpha(fleet, uniform, weighted, cohort_size=first["cohort size"])
-    return FleetEstimate(fleet, len(samples) - len(np.unique(clients)), ratio)
+    return FleetEstimate(fleet, unseen, ratio)
+
+
+def measured_fleet(samples: Sequence[int], rounds: Iterable[dict[str, Any]]) -> tuple[Fleet, int]:
+    """Return the fleet that some rounds show: mean times and the largest gradient norm of each client.
+
+    Clients that never trained, whose number is returned too, get the medians of the others.
+    """
+    names = ("members", "compute_time", "upload_time", "largest_gradient_norm")
+    columns = [
+        np.array([value for record in rounds for value in record[name]], dtype=np.float64)
+        for rounds in [list(rounds)]
+        for name in names
+    ]
+    there = ~np.isnan(columns[1])
+    if not there.any():
+        raise InputError("the runs must hold at least one round, got none")
+    clients, compute, upload, norm = (column[there] for column in columns)
+    clients, size = clients.astype(np.int64), len(samples)
+    bound = estimate_gradient_bounds(clients, norm, num_clients=size).gradient_bound
+    compute, upload = (_mean_or_median(clients, values, size) for values in (compute, upload))
+    share = np.array(samples, dtype=np.float64) / sum(samples)
+    return Fleet(share, bound, compute, upload), size - len(np.unique(clients))
 
 
 def export_runs(runs: list[Path], path: Path) -> int:
@@ -110,10 +123,11 @@ def _curves(policy: str, rounds: list[dict[str, Any]]) -> dict[str, Curve]:
 
 
 def _rows(run: Path) -> Iterator[dict[str, Any]]:
-    header, rounds = read_run(run)
+    header, rounds, _ = read_records(run)
     for record in rounds:
         record.pop("note", None)
-        yield {name: header[name] for name in ("experiment", "policy", "seed")} | record
+        named = {name: header.get(name) for name in ("experiment", "preset", "policy", "seed")}
+        yield {"run": str(run.parent), **named, **record}
 
 
 def _write_csv(rows: list[dict[str, Any]], stream: IO[str]) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import reprlib
+import time
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,14 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError
-from fedtempo.files import whole_file
+from fedtempo.files import lock, whole_file
 from fedtempo.simulator.loop import DivergedError
 
 RECORDS, CHECKPOINT = "records.jsonl", "checkpoint.npz"
 ORIGIN = ("preset", "versions", "commit")  # of a header: with what a run was made, not what was asked for
 HEADER_NAMES = ("experiment", "policy", "seed", "config", "data_checksum", "samples")
-ROUND_NAMES = ("round", "phase", "loss", "members", "compute_time", "upload_time", "largest_gradient_norm")
+ROUND_NAMES = (
+    "round", "phase", "round_time", "loss", "accuracy", "members", "counts", "compute_time", "upload_time",
+    "largest_gradient_norm",
+)  # fmt: skip
 DIFFERENCES_SHOWN = 3
+LOCK_PATIENCE, LOCK_POLL = 20.0, 0.1  # seconds
 Arrays = dict[str, npt.NDArray[np.generic]]
 
 
@@ -62,11 +67,11 @@ class RunFiles:
     def open(self) -> tuple[dict[str, Any], Arrays] | None:
         """Open for writing; return the state to go on from if the run was begun before."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.stream = self._opened()
         for left_by_a_kill in self.folder.glob(".fedtempo-*.part"):
             left_by_a_kill.unlink()
-        state = self._load() if self.records.exists() else None
+        state = self._load()
         kept = len(self.header) if state is None else int(state[0]["bytes"])
-        self.stream = open(self.records, "r+b" if self.records.exists() else "w+b")  # noqa: SIM115
         if state is None:
             self.checkpoint.unlink(missing_ok=True)  # another run's, or a damaged one
             self.stream.write(self.header)
@@ -74,6 +79,18 @@ class RunFiles:
         self.stream.truncate(kept)
         self.stream.seek(kept)
         return state
+
+    def _opened(self) -> IO[bytes]:
+        """Open the records for this process alone; wait a little for one that may be about to end."""
+        stream = open(os.open(self.records, os.O_RDWR | os.O_CREAT, 0o666), "r+b")  # noqa: SIM115
+        waited = 0.0
+        while not lock(stream):
+            if waited >= LOCK_PATIENCE:
+                stream.close()
+                raise InputError(f"{self.folder} must be written by one process, got another that is writing it")
+            time.sleep(LOCK_POLL)
+            waited += LOCK_POLL
+        return stream
 
     def write(self, record: dict[str, Any]) -> None:
         """Append a line; it has left the process when this returns."""
@@ -153,16 +170,17 @@ def read_lines(path: Path | str) -> Iterator[dict[str, Any]]:
                 yield record
 
 
-def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the header and the rounds of a records file."""
-    lines = read_lines(path)
-    header = next(lines, {}).get("header", {})
+def read_records(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:
+    """Return the header, the rounds and the summary of a records file, {} where the run has not ended."""
+    lines = list(read_lines(path))
+    header = lines[0].get("header", {}) if lines else {}
     rounds = [record for record in lines if "members" in record]
+    summary = lines[-1] if lines and "end" in lines[-1] else {}
     for record, names in ((header, HEADER_NAMES), *((record, ROUND_NAMES) for record in rounds)):
         missing = [name for name in names if name not in record]
         if missing:
             raise InputError(f"{path} must hold the whole records of a run, got none of {', '.join(missing)}")
-    return header, rounds
+    return header, rounds, summary
 
 
 def find_runs(folders: list[Path]) -> list[Path]:

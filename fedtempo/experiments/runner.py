@@ -57,6 +57,8 @@ def load_data(config: DataConfig) -> FederatedData:
         classes=config.classes,
         partition=config.partition,
         concentration=config.concentration,
+        letters=config.letters,
+        standardise=config.standardise,
         seed=config.seed,
     )
 

@@ -86,6 +86,16 @@ def available_policies() -> dict[str, Entry]:
     return found
 
 
+def check_name(policy: str) -> str:
+    """Return the name of a policy that there is."""
+    known = available_policies()
+    if policy not in known:
+        near = difflib.get_close_matches(policy, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"policy must be one of {', '.join(known)}, got {policy!r}{hint}")
+    return policy
+
+
 def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
     try:
         policy = point.load()
@@ -97,12 +107,7 @@ def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
 def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Policy:
     """Return a policy from its name, a ready policy, a class that takes the setting, or a function from fleet to q."""
     if isinstance(policy, str):
-        known = available_policies()
-        if policy not in known:
-            near = difflib.get_close_matches(policy, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"policy must be one of {', '.join(known)}, got {policy!r}{hint}")
-        return known[policy].make(setting)
+        return available_policies()[check_name(policy)].make(setting)
     if isinstance(policy, type):
         if not (hasattr(policy, "plan") and hasattr(policy, "observe")):
             raise InputError(f"a policy must have the methods plan and observe, got {policy.__name__}")

@@ -1,0 +1,239 @@
+"""Runs as pictures for print: loss and accuracy against simulated time, loss against rounds, as in Figures 3 to 6."""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, Integers, MissingDependencyError, Vector
+from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.results import Run
+from fedtempo.files import whole_files
+
+PAGE_WIDTH, HEIGHT = 7.0, 2.75  # inches: both columns of a two-column page
+FONT_SIZE = 8
+LOG_FROM = 10.0  # an axis that covers a larger ratio than this is logarithmic
+MOST_POINTS = 800  # of a curve: more cannot be seen
+
+# Okabe and Ito's colours, which the colour-blind tell apart; yellow comes last, since paper is white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+# On and off lengths in widths of the line, so that curves differ without colour too; () is solid.
+DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.5), (5, 1.5, 1, 1.5), (1, 1.2), (8, 1.5, 1, 1.5, 1, 1.5))
+USUAL_ORDER = ("proposed", "weighted", "uniform", "statistical", "proposed-oracle", "full")
+
+PANELS = (("time", "loss"), ("time", "accuracy"), ("rounds", "loss"))
+AXIS_LABELS = {"time": "simulated time (s)", "rounds": "rounds", "loss": "loss", "accuracy": "accuracy (%)"}
+BAND = "lowest to highest seed"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How the curves of one group look."""
+
+    colour: str
+    dashes: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Curve:
+    """What one run evaluated; entry k of ``y`` holds from ``x[k]`` to the next evaluation."""
+
+    x: Vector
+    y: Vector
+    reached: bool  # the target: then the last value holds ever after
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Average:
+    """Mean of some curves, with their lowest and highest values."""
+
+    x: Vector
+    mean: Vector
+    low: Vector
+    high: Vector
+
+
+def curve(run: Run, x: str, y: str, target: Target) -> Curve:
+    """Return the loss or the accuracy (%) of a run against time or rounds, where it was evaluated."""
+    positions = run.time if x == "time" else np.arange(1.0, run.time.size + 1)
+    values = run.loss if y == "loss" else 100 * run.accuracy
+    there = np.isfinite(values)
+    return Curve(positions[there], values[there], reaches(run, target))
+
+
+def reaches(run: Run, target: Target) -> bool:
+    """Return whether a run reached the target; where there is none, it did not."""
+    return target != Target() and run.round_of(loss=target.loss, accuracy=target.accuracy) is not None
+
+
+def level(target: Target, y: str) -> float | None:
+    """Return the loss or the accuracy (%) of a target, None where it has none."""
+    if y == "loss":
+        return target.loss
+    return None if target.accuracy is None else 100 * target.accuracy
+
+
+def average(curves: Sequence[Curve]) -> Average:
+    """Return mean, lowest and highest value wherever one of the curves has an evaluation.
+
+    Between evaluations a curve keeps its last value. The average begins where all curves have begun. A curve that
+    reached the target keeps its last value when it ends; the average ends with the first one to end without, or with
+    the last one of all.
+    """
+    curves = [one for one in curves if one.x.size]
+    if not curves:
+        return Average(*(np.empty(0) for _ in range(4)))
+    begin = max(one.x[0] for one in curves)
+    end = min((one.x[-1] for one in curves if not one.reached), default=max(one.x[-1] for one in curves))
+    x = np.unique(np.concatenate([one.x for one in curves]))
+    x = x[(x >= begin) & (x <= end)]
+    values = np.array([one.y[np.searchsorted(one.x, x, side="right") - 1] for one in curves])
+    return Average(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+
+
+def thinned(values: Vector, most: int = MOST_POINTS) -> Integers:
+    """Return which points of a curve to draw: the first, the last, and the extremes of each stretch.
+
+    Half of the stretches have equal lengths, half grow with the distance from the start, where curves fall steeply and
+    logarithmic axes show much.
+    """
+    size = values.size
+    if size <= most:
+        return np.arange(size)
+    parts = most // 4
+    edges = np.concatenate([np.linspace(0, size, parts), np.geomspace(1, size, parts)]).astype(np.int64)
+    stretches = itertools.pairwise(np.unique(edges))
+    kept = [int(i) for a, b in stretches for i in (a + values[a:b].argmin(), a + values[a:b].argmax())]
+    return np.unique([0, *kept, size - 1])
+
+
+def styles(labels: Iterable[str]) -> dict[str, Style]:
+    """Return a style for each label; policies of this package look the same wherever they are drawn."""
+    labels = list(dict.fromkeys(labels))
+    places = {label: USUAL_ORDER.index(label) for label in labels if label in USUAL_ORDER}
+    free = (place for place in range(len(labels) + len(places)) if place not in places.values())
+    for label in labels:
+        if label not in places:
+            places[label] = next(free)
+    return {
+        label: Style(COLOURS[places[label] % len(COLOURS)], DASHES[places[label] % len(DASHES)]) for label in labels
+    }
+
+
+def log_axes(averages: Iterable[Average], y: str) -> tuple[bool, bool]:
+    """Return whether x and y should be logarithmic, so that all of some curves can be seen.
+
+    Where all curves end at like times a linear axis shows them best, however early they begin. Accuracies are linear.
+    """
+    drawn = [one for one in averages if one.x.size]
+    ends, values = np.array([one.x[-1] for one in drawn]), [one.mean for one in drawn]
+    return is_wide(ends), y == "loss" and bool(drawn) and is_wide(np.concatenate(values))
+
+
+def is_wide(values: Vector) -> bool:
+    """Return whether positive values cover such a range that only a logarithmic axis shows all of them."""
+    return bool(values.size and values.min() > 0 and values.max() > LOG_FROM * values.min())
+
+
+def policy_name(run: Run) -> str:
+    """Return the label that runs are grouped by unless another is asked for."""
+    return run.policy
+
+
+def grouped(runs: Iterable[Run], labels: Callable[[Run], str] = policy_name) -> dict[str, list[Run]]:
+    """Return runs by label, in the order of their first one."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(labels(run), []).append(run)
+    return groups
+
+
+def draw_comparison(
+    runs: list[Run],
+    target: Target,
+    path_without_suffix: Path,
+    *,
+    title: str,
+    labels: Callable[[Run], str] = policy_name,
+) -> list[Path]:
+    """Draw loss against time, accuracy against time and loss against rounds as PDF and PNG; return their paths.
+
+    One line for each label: the mean over its runs, with a band from the lowest to the highest. Equal runs give equal
+    bytes.
+    """
+    if not any(np.isfinite(run.loss).any() for run in runs):
+        raise InputError("a figure must have runs that were evaluated, got none")
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependencyError("matplotlib", "report", "a figure") from None
+    small = {"font.size": FONT_SIZE, "axes.titlesize": FONT_SIZE, "figure.titlesize": FONT_SIZE + 1}
+    lines = {"axes.linewidth": 0.6, "lines.linewidth": 1.2, "lines.scale_dashes": True, "pdf.fonttype": 42}
+    paths = [path_without_suffix.with_name(path_without_suffix.name + ending) for ending in (".pdf", ".png")]
+    with matplotlib.rc_context({**small, **lines}):
+        figure = Figure(figsize=(PAGE_WIDTH, HEIGHT), layout="constrained")
+        _draw(figure, grouped(runs, labels), target, title)
+        with whole_files(*((path, "wb") for path in paths)) as (pdf, png):
+            figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+            figure.savefig(png, format="png", dpi=300, metadata={"Software": None})
+    return paths
+
+
+def _draw(figure: Any, groups: dict[str, list[Run]], target: Target, title: str) -> None:  # noqa: ANN401
+    look, handles = styles(groups), {}
+    for axes, letter, (x, y) in zip(figure.subplots(1, 3), "abc", PANELS, strict=True):
+        averages = {label: average([curve(run, x, y, target) for run in group]) for label, group in groups.items()}
+        for label, one in averages.items():
+            dashes = (0, look[label].dashes) if look[label].dashes else "solid"
+            shown = np.unique(np.concatenate([thinned(values) for values in (one.mean, one.low, one.high)]))
+            x_shown, low, high = one.x[shown], one.low[shown], one.high[shown]
+            (handles[label],) = axes.plot(x_shown, one.mean[shown], color=look[label].colour, linestyle=dashes)
+            axes.fill_between(x_shown, low, high, color=look[label].colour, alpha=0.18, linewidth=0)
+        if (wanted := level(target, y)) is not None:
+            line = axes.axhline(wanted, color="0.35", linewidth=0.8, linestyle=(0, (6, 4)), zorder=1)
+            handles[f"target: {target}"] = line
+        _set_axes(axes, x, y, averages.values())
+        axes.set_title(f"({letter}) {y} against {x}")
+    keys = sorted(handles, key=lambda label: label not in groups)  # the target comes last
+    figure.suptitle(title)
+    most = 5 if max(map(len, keys)) <= 18 else 3
+    figure.legend(
+        [handles[key] for key in keys], keys, loc="outside lower center", ncols=min(len(keys), most), frameon=False,
+        handlelength=3.2, columnspacing=1.6, title=_explanation(groups.values(), target),
+        title_fontsize=FONT_SIZE - 1.5,
+    )  # fmt: skip
+
+
+def _set_axes(axes: Any, x: str, y: str, averages: Iterable[Average]) -> None:  # noqa: ANN401
+    log_x, log_y = log_axes(averages, y)
+    axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
+    if not log_x:
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(_few_ticks())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.set(xlabel=AXIS_LABELS[x], ylabel=AXIS_LABELS[y])
+    axes.grid(alpha=0.3, linewidth=0.4)
+    axes.tick_params(width=0.6)
+
+
+def _few_ticks() -> Any:  # noqa: ANN401
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10])
+
+
+def _explanation(groups: Iterable[list[Run]], target: Target) -> str:
+    """Say what lines and bands are, and what became of runs that have ended."""
+    groups = list(groups)
+    sizes = sorted({len(group) for group in groups})
+    if sizes == [1]:
+        return "lines: one seed each"
+    seeds = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    said = f"lines: mean over {seeds} seeds; bands: {BAND}"
+    if any(reaches(run, target) for group in groups for run in group):
+        said += "; a run that has ended at the target keeps its last value"
+    return said

@@ -1,0 +1,114 @@
+"""Many runs side by side: policies × seeds × variants, each found again by the hash of what it is."""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtempo.checks import InputError, MissingDependencyError
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import Experiment, for_policy
+from fedtempo.experiments.records import RECORDS
+from fedtempo.simulator.loop import DivergedError, Simulation
+
+HASH_LENGTH = 10
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Job:
+    """One run of a grid."""
+
+    experiment: Experiment
+    table: dict[str, Any]  # that the experiment was made from
+    policy: str
+    seed: int
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where its records are: another setting is another folder, another policy's options are not."""
+        training, options = for_policy(self.experiment, self.policy)
+        settings = asdict(self.experiment) | {
+            "training": asdict(training),
+            "policy": options,
+            "name": None,
+            "preset": None,
+        }
+        key = json.dumps([settings, self.policy, self.seed], sort_keys=True, default=str)
+        digest = hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]
+        return self.root / f"{self.policy}-seed{self.seed}-{digest}"
+
+    def run(self) -> Path:
+        """Run it, or go on with it, unless it has ended; return its records."""
+        table = self.table | {"policy": {k: v for k, v in self.table.get("policy", {}).items() if k == self.policy}}
+        started_by = os.getppid()
+
+        def check(simulation: Simulation, record: dict[str, Any]) -> None:
+            if os.getppid() != started_by:  # whoever waits for this run is dead: a new grid may go on with it
+                raise SystemExit
+
+        with suppress(DivergedError):  # the records say so
+            runner.run(self.experiment, table, policy=self.policy, seed=self.seed, folder=self.folder, progress=check)
+        return self.folder / RECORDS
+
+
+def has_ended(job: Job) -> bool:
+    """Return whether the records of a run are complete."""
+    path = job.folder / RECORDS
+    return path.exists() and "end" in last_line(path)
+
+
+def last_line(path: Path) -> dict[str, Any]:
+    """Return the last whole line of a records file without reading the rest."""
+    with open(path, "rb") as stream:
+        size, block = stream.seek(0, os.SEEK_END), 4096
+        while True:
+            stream.seek(max(0, size - block))
+            lines = stream.read().split(b"\n")
+            if len(lines) > 2 or block >= size:
+                whole = [line for line in lines[:-1] if line] if block >= size else lines[1:-1]
+                return json.loads(whole[-1]) if whole else {}
+            block *= 4
+
+
+def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list[Path]:
+    """Run all jobs that have not ended, on this machine's processes or a Ray cluster; return their records in order.
+
+    Interrupted or killed, it goes on where it was when it is called again.
+    """
+    from joblib import Parallel, delayed, parallel_config
+
+    unfinished = [job for job in jobs if not has_ended(job)]
+    if ray is None:
+        Parallel(n_jobs=processes)(delayed(Job.run)(job) for job in unfinished)
+        return [job.folder / RECORDS for job in jobs]
+    _connect_to_ray(ray)
+    with parallel_config(backend="ray"):
+        found = Parallel(n_jobs=-1)(delayed(_run_there)(job) for job in unfinished)
+    for job, records in zip(unfinished, found, strict=True):
+        if not has_ended(job):  # it ran on a machine that does not share this one's folders
+            job.folder.mkdir(parents=True, exist_ok=True)
+            (job.folder / RECORDS).write_bytes(records)
+    return [job.folder / RECORDS for job in jobs]
+
+
+def _run_there(job: Job) -> bytes:
+    return job.run().read_bytes()
+
+
+def _connect_to_ray(address: str) -> None:
+    try:
+        import ray
+        from ray.util.joblib import register_ray
+    except ModuleNotFoundError:
+        raise MissingDependencyError("ray", "ray", "--ray") from None
+    if not ray.is_initialized():
+        try:
+            own = {"include_dashboard": False} if address == "local" else {}
+            ray.init(address=address, log_to_driver=False, **own)
+        except ConnectionError as error:
+            raise InputError(f"--ray must be the address of a running cluster, got {address!r}: {error}") from None
+    register_ray()

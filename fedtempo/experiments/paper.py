@@ -1,0 +1,64 @@
+"""What the paper reports, to stand beside what we find: figures copied from its Tables 2 and 3 and its Figure 6."""
+
+from dataclasses import dataclass
+
+POLICIES = ("uniform", "weighted", "statistical", "proposed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperSetup:
+    """One of the three setups."""
+
+    title: str
+    target_loss: float
+    target_accuracy: float
+    second_loss: float  # ours: a target that every policy reaches
+    losses: tuple[float, ...]  # F_s of the pilots
+    rounds_uniform: tuple[int, ...]  # to each of them
+    rounds_weighted: tuple[int, ...]
+    ratio: float  # printed as α/β
+    seconds: dict[
+        str, tuple[float, float] | None
+    ]  # mean and deviation of the time to the target loss; None: not reached
+
+
+SETUPS = {
+    "setup1": PaperSetup(
+        title="Setup 1: softmax regression, EMNIST, 40 clients",
+        target_loss=1.16, target_accuracy=0.70, second_loss=0.7,
+        losses=(1.7, 1.6, 1.5, 1.4, 1.3),
+        rounds_uniform=(39, 47, 58, 79, 132), rounds_weighted=(12, 19, 27, 36, 56), ratio=11.51,
+        seconds={
+            "uniform": (8487.4, 528.8), "weighted": (3477.4, 334.2),
+            "statistical": (3958.3, 302.4), "proposed": (2428.7, 707.3),
+        },
+    ),
+    "setup2": PaperSetup(
+        title="Setup 2: softmax regression, Synthetic(1, 1), 100 clients",
+        target_loss=0.7, target_accuracy=0.78, second_loss=1.0,
+        losses=(1.2, 1.15, 1.1, 1.05, 1.0),
+        rounds_uniform=(71, 81, 95, 109, 133), rounds_weighted=(48, 57, 69, 84, 101), ratio=63.88,
+        seconds={
+            "uniform": (17514.3, 453.8), "weighted": (24207.9, 1884.9),
+            "statistical": (25730.0, 2358.7), "proposed": (9767.8, 1454.3),
+        },
+    ),
+    "setup3": PaperSetup(
+        title="Setup 3: LeNet-5, MNIST, 100 clients",
+        target_loss=0.1, target_accuracy=0.965, second_loss=0.3,
+        losses=(0.3, 0.2875, 0.275, 0.2625, 0.25),
+        rounds_uniform=(46, 48, 51, 55, 59), rounds_weighted=(27, 28, 30, 32, 34), ratio=4.92,
+        seconds={
+            "uniform": None, "weighted": (4548.6, 1530.2),
+            "statistical": (3295.0, 878.3), "proposed": (2453.7, 1289.2),
+        },
+    ),
+}  # fmt: skip
+
+IMPACT_OF_K = {
+    1: 4778.1,
+    4: 617.1,
+    10: 1272.5,
+    16: 2021.6,
+}  # seconds of the proposed scheme in Setup 2 to the loss below
+IMPACT_LOSS, IMPACT_ACCURACY = 1.2, 0.72

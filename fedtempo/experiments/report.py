@@ -1,0 +1,386 @@
+"""Runs as one HTML page that needs nothing but itself: tables, interactive curves, and how to run it all again."""
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fedtempo.checks import MissingDependencyError
+from fedtempo.experiments.comparison import Target, Times, ratio, times_to
+from fedtempo.experiments.figures import BAND, Style, reaches, styles
+from fedtempo.experiments.report_data import (
+    Section,
+    ending,
+    fastest,
+    headline,
+    plot_data,
+    seconds,
+    sections,
+    why_missed,
+)
+from fedtempo.experiments.results import Run
+from fedtempo.files import whole_file
+
+# The browser itself then refuses to load anything from elsewhere.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+NONE = "–"
+CURVES_SAID = f"""Lines are means over seeds, bands span the {BAND}. Between evaluations a run keeps its last value, and
+so does one that has ended after it reached the target; a mean ends with the first run that ended without. Drag to zoom,
+double-click to go back."""
+
+COLUMNS = (
+    ("Policy", ""), ("Seconds", "mean ± sd"), ("95 % interval", "of the mean"),
+    ("× fastest", "95 % interval"), ("Rounds", "mean"), ("Pilots", "seconds"), ("With pilots", "mean ± sd"),
+    ("Missed it", "runs"),
+)  # fmt: skip
+
+
+def write_report(runs: list[Run], path: Path, *, target: Target | None = None) -> None:
+    """Write one HTML page about some runs. Equal runs give equal bytes.
+
+    Without a target, each experiment's is the one that its runs were to stop at, or the lowest loss that all reached.
+    """
+    text = page(sections(runs, target))
+    with whole_file(path) as stream:
+        stream.write(text)
+
+
+def page(parts: Sequence[Section]) -> str:
+    """Return the whole page."""
+    look = styles(label for section in parts for label in section.groups)
+    data = [plot_data(section, look) for section in parts]
+    titles = [section.title for section in parts] if len(parts) > 1 else ["Results"]
+    bodies = [_section(section, number, titles[number], look, data[number]) for number, section in enumerate(parts)]
+    runs = sum(len(section.runs) for section in parts)
+    title = escape(parts[0].title if len(parts) == 1 else "Experiments")
+    lead = f"{_count(runs, 'run')} of {_count(len(parts), 'experiment')}. Times are simulated seconds of training."
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} – fedtempo</title>
+<style>
+{_asset("report.css")}</style>
+</head>
+<body>
+<a class="skip" href="#experiment-0">Skip to the results</a>
+<header>
+<p class="brand">fedtempo report</p>
+<h1>{title}</h1>
+<p class="lead">{lead}</p>
+{_contents(parts)}</header>
+<main>
+<noscript><p class="notice">The curves need JavaScript; all tables are here without it.</p></noscript>
+<p class="notice" id="failure" role="alert" hidden></p>
+{"".join(bodies)}</main>
+<script type="application/json" id="numbers">{_json(data)}</script>
+<script>{_plotly()}</script>
+<script>
+{_asset("report.js")}</script>
+</body>
+</html>
+"""
+
+
+def _contents(parts: Sequence[Section]) -> str:
+    if len(parts) == 1:
+        return ""
+    items = [f'<li><a href="#experiment-{n}">{escape(section.title)}</a></li>' for n, section in enumerate(parts)]
+    return f'<nav aria-label="Experiments"><ul>{"".join(items)}</ul></nav>\n'
+
+
+def _section(section: Section, number: int, title: str, look: dict[str, Style], data: dict[str, Any]) -> str:
+    found = [(target, times_to(section.runs, target)) for target in section.targets]
+    said = [headline(times, target) for target, times in found] or ["No run has been evaluated, so there is no target."]
+    names = ", ".join(section.groups)
+    return f"""
+<section id="experiment-{number}" data-number="{number}" aria-labelledby="title-{number}">
+<h2 id="title-{number}">{escape(title)}</h2>
+{"".join(f'<p class="headline">{escape(one)}</p>' for one in said)}
+{_problems(section)}
+<h3>Time to the target</h3>
+{"".join(_table(section, target, times, look) for target, times in found)}
+<div>
+<h3>Curves</h3>
+{_legend(section, look)}
+<div class="plots">
+{_figure("panel-0", f"Loss against simulated time for {names}", "Loss against time", wide=True)}
+{_figure("panel-1", f"Accuracy against simulated time for {names}", "Accuracy against time", log="x")}
+{_figure("panel-2", f"Loss against rounds for {names}", "Loss against rounds")}
+</div>
+<p class="note">{CURVES_SAID}</p>
+<h3>Who trains</h3>
+{_fleet(data["fleet"], names)}
+<h3>How long rounds take</h3>
+<div class="plots">
+{_figure("rounds", f"Distribution of round times for {names}", "Round times", log="x", wide=True)}
+</div>
+<p class="note">Boxes span the middle half of the rounds of training, whiskers 5 % to 95 % of them; the line
+in a box is the median, the dashed one the mean.</p>
+</div>
+<h3>What was run</h3>
+{_origin(section)}
+</section>
+"""
+
+
+def _table(section: Section, target: Target, times: dict[str, Times], look: dict[str, Style]) -> str:
+    first = fastest(times)
+    heads = "".join(
+        f'<th scope="col">{name}{f"<small>{below}</small>" if below else ""}</th>' for name, below in COLUMNS
+    )
+    order = sorted(times.values(), key=lambda one: (one.missed > 0, one.mean))
+    rows = [_row(one, first, section.groups[one.policy], target, look[one.policy]) for one in order]
+    return f"""<div class="scroll" tabindex="0" role="region" aria-label="Time to {escape(str(target))}">
+<table>
+<caption>Time to {escape(str(target))}, pilots left out unless named</caption>
+<thead><tr>{heads}</tr></thead>
+<tbody>
+{"".join(rows)}</tbody>
+</table>
+</div>
+"""
+
+
+def _row(times: Times, first: Times | None, runs: list[Run], target: Target, style: Style) -> str:
+    late = "&gt; " if times.missed else ""
+    cells = [late + _spread(times), _interval(times), _ratio(times, first)]
+    cells.append(f"{late}{times.rounds.mean():,.0f}")
+    if times.pilots.any():
+        cells += [seconds(float(times.pilots.mean())), late + _spread(times.with_pilots())]
+    else:
+        cells += [NONE, late + _spread(times)]
+    missed = [run for run in runs if not reaches(run, target)]
+    why = f"<small>{escape(why_missed(missed))}</small>" if missed else ""
+    cells.append(f"{times.missed} of {len(runs)}{why}")
+    name = f'<th scope="row">{_swatch(style)}{escape(times.policy)}</th>'
+    best = ' class="best"' if times is first else ""
+    return f"<tr{best}>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
+
+
+def _spread(times: Times) -> str:
+    if len(times.seeds) == 1:
+        return seconds(times.mean)
+    return f"{seconds(times.mean)} ± {seconds(times.deviation, times.mean)}"
+
+
+def _interval(times: Times) -> str:
+    if times.missed or math.isnan(times.half_width):
+        return NONE
+    low, high = max(0.0, times.mean - times.half_width), times.mean + times.half_width
+    return f"{seconds(low, times.mean)} to {seconds(high, times.mean)}"
+
+
+def _ratio(times: Times, first: Times | None) -> str:
+    if first is None or times is first:
+        return NONE if first is None else "1"
+    value, low, high = ratio(times, first)
+    if times.missed:
+        return f"&gt; {value:,.2f}"
+    return f"{value:,.2f}" + ("" if math.isnan(low) else f"<small>{low:,.2f} to {high:,.2f}</small>")
+
+
+def _legend(section: Section, look: dict[str, Style]) -> str:
+    buttons = [
+        f'<button type="button" class="key" data-group="{place}" aria-pressed="true">{_swatch(look[label])}'
+        f"{escape(label)}</button>"
+        for place, label in enumerate(section.groups)
+    ]
+    seeds = '<button type="button" class="option" data-seeds aria-pressed="false">single seeds</button>'
+    return f'<div class="legend" role="group" aria-label="Show or hide">{"".join(buttons)}{seeds}</div>'
+
+
+def _swatch(style: Style) -> str:
+    dashes = f' stroke-dasharray="{" ".join(f"{2.5 * length:g}" for length in style.dashes)}"' if style.dashes else ""
+    line = f'<line x1="0" y1="5" x2="30" y2="5" style="stroke: {_colour(style)}" stroke-width="2.5"{dashes}/>'
+    return f'<svg class="swatch" width="30" height="10" aria-hidden="true">{line}</svg>'
+
+
+def _colour(style: Style) -> str:
+    """Return a colour for the style sheet, which has lighter ones where the dark page needs them."""
+    return f"var(--on-{style.colour.removeprefix('#')}, {style.colour})"
+
+
+def _figure(name: str, alt: str, title: str, *, log: str = "xy", wide: bool = False) -> str:
+    buttons = "".join(
+        f'<button type="button" class="option" data-log="{axis}" aria-pressed="false">log {axis}</button>'
+        for axis in log
+    )
+    return f"""<figure class="{"wide" if wide else "half"}">
+<figcaption>{title}<span role="group" aria-label="Axes of {title}">{buttons}</span></figcaption>
+<div class="plot" data-plot="{name}" role="img" aria-label="{escape(alt)}"></div>
+</figure>"""
+
+
+def _fleet(fleet: dict[str, Any] | None, names: str) -> str:
+    if fleet is None:
+        return '<p class="note">The runs have different clients, or no rounds: there is no one fleet to show.</p>'
+    said = "Speed is the time to compute and to upload alone on the link, importance the data share times the largest "
+    said += "gradient norm that was seen. The dotted line is uniform sampling. "
+    said += "A share is q where the policy noted it, and else what it drew in training."
+    shown = len(fleet["client"])
+    if shown + fleet["unseen"] < fleet["clients"]:
+        said += f" {shown:,} of {fleet['clients']:,} clients are shown."
+    if fleet["unseen"]:
+        said += f" {_count(fleet['unseen'], 'client')} of {fleet['clients']:,} never trained and cannot be shown."
+    if fleet["never_drawn"]:
+        said += " A logarithmic axis leaves out who was never drawn."
+    return f"""<div class="plots">
+{_figure("speed", f"Share of draws against speed for each client, for {names}", "Draws against speed")}
+{_figure("importance", f"Share of draws against importance for each client, for {names}", "Draws against importance")}
+</div>
+<p class="note">{said}</p>"""
+
+
+def _problems(section: Section) -> str:
+    """List the runs that did not end at their target or their limit, and say so if there are none."""
+    bad = [run for run in section.runs if run.summary.get("end") in (None, "diverged")]
+    said = []
+    if section.duplicates:
+        said.append(f"{_count(section.duplicates, 'run')} given twice, each counted once.")
+    if bad:
+        said.append(f"{_count(len(bad), 'run')} of {len(section.runs)} did not come to an end:")
+    items = [
+        f"<li><strong>{escape(run.policy)}</strong>, seed {run.seed}: {escape(ending(run))} "
+        f"<code>{escape(str(run.folder))}</code></li>"
+        for run in bad
+    ]
+    listed = f"<ul>{''.join(items)}</ul>" if items else ""
+    return f'<div class="notice"><p>{" ".join(said)}</p>{listed}</div>' if said else ""
+
+
+def _origin(section: Section) -> str:
+    runs = section.runs
+    facts = [
+        ("Data", _each(runs, lambda run: str(run.header.get("data", "")))),
+        ("Checksum", _each(runs, lambda run: str(run.header["data_checksum"]))),
+        ("Clients", _each(runs, lambda run: f"{len(run.header['samples']):,}")),
+        ("Preset", _each(runs, lambda run: str(run.header.get("preset", "")))),
+        ("Commit", _each(runs, lambda run: str(run.header.get("commit") or "installed package"))),
+        ("Versions", _each(runs, _versions)),
+        (
+            "Seeds",
+            "; ".join(f"{label}: {_ranges(run.seed for run in group)}" for label, group in section.groups.items()),
+        ),
+        ("Ends", _ends(runs)),
+    ]
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    return f"<dl>{rows}</dl>\n" + "".join(_again(config, group) for config, group in _configurations(runs))
+
+
+def _again(config: dict[str, Any], runs: list[Run]) -> str:
+    """Show one configuration and the commands that run it again."""
+    commands = [
+        f"fedtempo run CONFIG --policy {shlex.quote(run.header['policy'])} --seed {run.seed}"
+        for run in sorted(runs, key=lambda run: (run.policy, run.seed))
+    ]
+    labels = ", ".join(dict.fromkeys(run.policy for run in runs))
+    return f"""<details>
+<summary>Configuration <span>{escape(labels)}</span></summary>
+<p>With preset and options already in place: save it as CONFIG, beside the files that it names.</p>
+<pre tabindex="0">{escape(as_toml(config))}</pre>
+</details>
+<details>
+<summary>Commands <span>{_count(len(commands), "run")}</span></summary>
+<p>CONFIG is the configuration above.</p>
+<pre tabindex="0">{escape(chr(10).join(commands))}</pre>
+</details>
+"""
+
+
+def _configurations(runs: Iterable[Run]) -> list[tuple[dict[str, Any], list[Run]]]:
+    """Return the configurations that differ in more than the policies for which they have options, with their runs."""
+    found: list[tuple[dict[str, Any], list[Run]]] = []
+    for run in runs:
+        config, options = run.header["config"], run.header["config"].get("policy", {})
+        for known, group in found:
+            others = known.get("policy", {})
+            clash = any(others[name] != options[name] for name in others if name in options)
+            if not clash and {**config, "policy": {}} == {**known, "policy": {}}:
+                known["policy"] = {**others, **options}
+                group.append(run)
+                break
+        else:
+            found.append((dict(config), [run]))
+    return found
+
+
+def as_toml(table: dict[str, Any], prefix: str = "") -> str:
+    """Return a table of JSON values as TOML."""
+    plain = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    lines = [f"{_key(name)} = {_value(value)}" for name, value in plain.items()]
+    for name, value in table.items():
+        if isinstance(value, dict):
+            full = f"{prefix}{_key(name)}"
+            lines += ["", f"[{full}]", as_toml(value, f"{full}.")]
+    return "\n".join(lines).strip("\n")
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else _value(name)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(name)} = {_value(one)}' for name, one in value.items())} }}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _versions(run: Run) -> str:
+    return ", ".join(f"{name} {version}" for name, version in run.header.get("versions", {}).items() if version)
+
+
+def _ends(runs: Iterable[Run]) -> str:
+    words = {"target": "at the target", None: "unfinished", "max_rounds": "at the limit", "max_time": "at the limit"}
+    counts: dict[str, int] = {}
+    for run in runs:
+        end = run.summary.get("end")
+        counts[words.get(end, str(end))] = counts.get(words.get(end, str(end)), 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+def _each(runs: Iterable[Run], of: Callable[[Run], str]) -> str:
+    return "; ".join(dict.fromkeys(map(of, runs)))
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return whole numbers in order, 0–4 for five in a row."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in spans)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _json(value: object) -> str:
+    """Return JSON that may stand inside a script element."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    return files("fedtempo.experiments").joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingDependencyError("plotly", "report", "a report") from None
+    return str(get_plotlyjs())

@@ -1,0 +1,313 @@
+"""What a report says of some runs: who was first at the target, by how much, and what its plots show."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, Integers, Vector
+from fedtempo.experiments.comparison import Target, Times, ratio
+from fedtempo.experiments.figures import (
+    AXIS_LABELS,
+    PANELS,
+    Style,
+    average,
+    curve,
+    grouped,
+    is_wide,
+    level,
+    log_axes,
+    thinned,
+)
+from fedtempo.experiments.results import Run
+from fedtempo.theory.estimation import estimate_gradient_bounds
+
+MOST_CLIENTS = 1500  # that a scatter plot shows
+DIGITS = 5  # of the numbers in curves
+WHISKERS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the round times
+SEEN = ("members", "compute_time", "upload_time", "largest_gradient_norm")  # of a record: a client's own numbers
+FLEET_SETTINGS = ("data", "times", "channel")  # of a configuration: who the clients are
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Section:
+    """One experiment under one preset; the policy of its runs is the label that they are shown under."""
+
+    title: str
+    runs: list[Run]
+    target: Target
+    duplicates: int  # runs that were given twice
+
+    @property
+    def groups(self) -> dict[str, list[Run]]:
+        """The runs by label."""
+        return grouped(self.runs)
+
+    @property
+    def targets(self) -> list[Target]:
+        """The target for loss and the one for accuracy, where there are both."""
+        each = [Target(loss=self.target.loss), Target(accuracy=self.target.accuracy)]
+        return [target for target in each if target != Target()]
+
+
+def sections(runs: Iterable[Run], target: Target | None = None) -> list[Section]:
+    """Return runs by experiment and preset, each group under a label that says how it differs from the others.
+
+    Without a target, each experiment's is the one that its runs were to stop at, or the lowest loss that all reached.
+    """
+    by_name = grouped(runs, lambda run: run.name)
+    if not by_name:
+        raise InputError("a report must have at least one run, got none")
+    found = []
+    for name, group in by_name.items():
+        by_preset = grouped(group, lambda run: str(run.header.get("preset")))
+        for preset, members in by_preset.items():
+            shown, duplicates = _once_each(labelled(members))
+            title = name if len(by_preset) == 1 else f"{name}, preset {preset}"
+            found.append(Section(title, shown, target or choose_target(shown), duplicates))
+    return found
+
+
+def labelled(runs: Sequence[Run]) -> list[Run]:
+    """Return runs whose policy also names the settings in which they differ, so that unlike runs are not averaged."""
+    settings = [_settings(run) for run in runs]
+    shared = _differing(settings)
+    found = []
+    for run, own in zip(runs, settings, strict=True):
+        alike = [other for peer, other in zip(runs, settings, strict=True) if peer.policy == run.policy]
+        told = {name for name in shared if not name.startswith("policy.")}
+        told |= {name for name in _differing(alike) if name.startswith("policy.")}
+        if any(name.startswith("data.") for name in told):
+            told.discard("checksum")
+        said = [f"{name.removeprefix('training.').removeprefix('policy.')} {own[name]}" for name in own if name in told]
+        found.append(replace(run, policy=", ".join([run.policy, *said])))
+    return found
+
+
+def choose_target(runs: Sequence[Run]) -> Target:
+    """Return the target that the runs were to stop at, if it is one; or else the lowest loss that all have reached."""
+    stops = [run.header["config"].get("stop", {}) for run in runs]
+    wanted = {(stop.get("target_loss"), stop.get("target_accuracy")) for stop in stops}
+    if len(wanted) == 1 and wanted != {(None, None)}:
+        ((loss, accuracy),) = wanted
+        return Target(loss=loss, accuracy=accuracy)
+    ended = [run for run in runs if run.summary.get("end") not in (None, "diverged")] or runs
+    losses = [run.loss[np.isfinite(run.loss)] for run in ended]
+    if not all(one.size for one in losses):
+        return Target()
+    worst = max(float(one.min()) for one in losses)
+    step = 10.0 ** (math.floor(math.log10(worst)) - 2) if worst > 0 else 1.0
+    return Target(loss=round(math.ceil(worst / step) * step, 12))
+
+
+def headline(times: dict[str, Times], target: Target) -> str:
+    """Say who was first at a target, and how much longer the others took."""
+    said = _fastest_said(times, target)
+    if any(one.pilots.any() for one in times.values()):
+        with_pilots = {label: one.with_pilots() for label, one in times.items()}
+        first, counted = fastest(times), fastest(with_pilots)
+        if first is not None and counted is not None:
+            who = f"{first.policy} is still" if counted.policy == first.policy else f"{counted.policy} is"
+            said += f" With the time of pilots counted, {who} first, after {seconds(counted.mean)} s."
+    return said
+
+
+def fastest(times: dict[str, Times]) -> Times | None:
+    """Return who took the shortest mean time among those that always reached the target, None if there is nobody."""
+    return min((one for one in times.values() if not one.missed), key=lambda one: one.mean, default=None)
+
+
+def _fastest_said(times: dict[str, Times], target: Target) -> str:
+    first = fastest(times)
+    if first is None:
+        counts = [f"{label} in {one.reached.sum()} of {one.reached.size}" for label, one in times.items()]
+        return f"No policy reached {target} in all of its runs: {', '.join(counts)}."
+    runs = "in its only run" if len(first.seeds) == 1 else f"in the mean of {len(first.seeds)} seeds"
+    said = f"{first.policy} was first at {target}, after {seconds(first.mean)} s {runs}."
+    others = []
+    for one in sorted(times.values(), key=lambda one: (one.missed, one.mean)):
+        if one is first:
+            continue
+        value, low, high = ratio(one, first)
+        if one.missed:
+            others.append(f"{one.policy} missed it in {one.missed} of {one.reached.size} runs")
+        else:
+            interval = "" if math.isnan(low) else f" (95 % interval {low:.2f} to {high:.2f})"
+            others.append(f"{one.policy} took {value:.2f} times as long{interval}")
+    return f"{said} {'; '.join(others)}." if others else said
+
+
+def seconds(value: float, like: float | None = None) -> str:
+    """Return a number of seconds with three digits or more, as many decimals as ``like`` has."""
+    scale = abs(value if like is None else like)
+    decimals = 0 if scale == 0 else min(max(0, 2 - math.floor(math.log10(scale))), 6)
+    return f"{value:,.{decimals}f}"
+
+
+def ending(run: Run) -> str:
+    """Say how a run ended."""
+    end = run.summary.get("end")
+    if end == "target":
+        return "reached its target"
+    if end == "diverged":
+        return str(run.summary.get("error", "diverged"))
+    if end in ("max_rounds", "max_time"):
+        return f"ended at its limit, {len(run.trained):,} rounds, {seconds(run.summary['time'])} s"
+    return f"unfinished after {len(run.trained):,} rounds" if end is None else str(end)
+
+
+def why_missed(runs: Iterable[Run]) -> str:
+    """Say in a few words why some runs did not reach a target."""
+    words = {"diverged": "diverged", None: "unfinished"}
+    counts = Counter(words.get(run.summary.get("end"), "at the limit") for run in runs)
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+def plot_data(section: Section, look: dict[str, Style]) -> dict[str, Any]:
+    """Return all that the page's script draws for one experiment, as JSON values."""
+    groups = section.groups
+    return {
+        "groups": [
+            {"name": label, "colour": look[label].colour, "dashes": list(look[label].dashes), "runs": len(group)}
+            for label, group in groups.items()
+        ],
+        "panels": [_panel(groups, section.target, x, y) for x, y in PANELS],
+        "fleet": fleet_data(groups),
+        "rounds": [_round_times(group) for group in groups.values()],
+    }
+
+
+def _panel(groups: dict[str, list[Run]], target: Target, x: str, y: str) -> dict[str, Any]:
+    averages, drawn = [], []
+    for group in groups.values():
+        curves = [curve(run, x, y, target) for run in group]
+        averages.append(one := average(curves))
+        low, high = thinned(one.low), thinned(one.high)[::-1]
+        band = (np.concatenate([one.x[low], one.x[high]]), np.concatenate([one.low[low], one.high[high]]))
+        drawn.append({
+            "mean": _points(one.x, one.mean),
+            "band": [_short(band[0]), _short(band[1])] if len(group) > 1 else [[], []],
+            "seeds": [{"seed": run.seed, "points": _points(c.x, c.y)} for run, c in zip(group, curves, strict=True)],
+        })  # fmt: skip
+    log_x, log_y = log_axes(averages, y)
+    return {
+        "x": AXIS_LABELS[x], "y": AXIS_LABELS[y], "log_x": log_x, "log_y": log_y,
+        "target": level(target, y), "curves": drawn,
+    }  # fmt: skip
+
+
+def fleet_data(groups: dict[str, list[Run]]) -> dict[str, Any] | None:
+    """Return speed, importance and share of draws of each client; None where runs have different clients, or no rounds.
+
+    A client's share is q where the policy noted it (the mean over seeds), or else the part of all draws in training
+    that fell on it.
+    """
+    runs = [run for group in groups.values() for run in group]
+    fleets = {repr([run.header["config"].get(name) for name in FLEET_SETTINGS]) for run in runs}
+    columns = _clients(runs)
+    if len(fleets) > 1 or len({run.header["data_checksum"] for run in runs}) > 1 or columns is None:
+        return None
+    order = np.argsort(columns["speed"], kind="stable")  # the fastest and the slowest are always shown
+    shown = order[np.unique(np.linspace(0, order.size - 1, min(order.size, MOST_CLIENTS)).astype(np.int64))]
+    columns = {name: values[shown] for name, values in columns.items()}
+    clients = columns.pop("client").astype(np.int64)
+    size = len(runs[0].header["samples"])
+    shares = [_shares(group, size) for group in groups.values()]
+    drawn = np.concatenate([share[clients] for _, share, _ in shares])
+    return {
+        "client": clients.tolist(),
+        **{name: _short(values) for name, values in columns.items()},
+        "groups": [
+            {"noted": noted, "share": _short(share[clients]), "draws": draws[clients].tolist()}
+            for noted, share, draws in shares
+        ],
+        "uniform": 1 / size,
+        "clients": size,
+        "unseen": size - order.size,
+        "never_drawn": bool((drawn == 0).any()),
+        "log": {name: is_wide(columns[name]) for name in ("speed", "importance")}
+        | {"share": is_wide(drawn[drawn > 0])},
+    }
+
+
+def _clients(runs: Sequence[Run]) -> dict[str, Vector] | None:
+    """Return what is known of each client that has trained: mean times, and the largest gradient norm.
+
+    None if nobody has.
+    """
+    rows = (row for run in runs for record in run.records for row in zip(*(record[n] for n in SEEN), strict=True))
+    seen = [row for row in rows if None not in row]
+    if not any(norm for *_, norm in seen):
+        return None
+    samples = np.array(runs[0].header["samples"], dtype=np.float64)
+    who, compute, upload, norm = (np.array(column, dtype=np.float64) for column in zip(*seen, strict=True))
+    who = who.astype(np.int64)
+    times = np.bincount(who, minlength=samples.size)
+    client = np.flatnonzero(times)
+    compute, upload = (np.bincount(who, sums, samples.size)[client] / times[client] for sums in (compute, upload))
+    bound = estimate_gradient_bounds(who, norm, num_clients=samples.size).gradient_bound[client]
+    return {
+        "client": client.astype(np.float64), "samples": samples[client], "compute": compute, "upload": upload,
+        "speed": compute + upload, "norm": bound, "importance": samples[client] / samples.sum() * bound,
+    }  # fmt: skip
+
+
+def _shares(group: list[Run], num_clients: int) -> tuple[bool, Vector, Integers]:
+    """Return whether the policy noted q, the share of each client, and how often it was drawn in training."""
+    draws = np.zeros(num_clients, dtype=np.int64)
+    for run in group:
+        for record in run.trained:
+            np.add.at(draws, record["members"], record["counts"])
+    noted = [run.note["sampling_prob"] for run in group if "sampling_prob" in run.note]
+    return bool(noted), np.mean(noted, axis=0) if noted else draws / max(1, draws.sum()), draws
+
+
+def _round_times(group: list[Run]) -> dict[str, Any]:
+    times = np.array([record["round_time"] for run in group for record in run.trained])
+    if not times.size:
+        return {"rounds": 0}
+    return {"rounds": times.size, "mean": float(times.mean()), "quantiles": _short(np.quantile(times, WHISKERS))}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Return what a run was made with, by dotted name: all that changes its curve, so neither its name nor its end."""
+    config = run.header["config"]
+    own = {name: value for name, value in config.items() if name not in ("name", "policy", "stop")}
+    own["policy"] = config.get("policy", {}).get(run.policy, {})
+    return _flat(own) | {"checksum": run.header["data_checksum"][:8]}
+
+
+def _differing(settings: Sequence[dict[str, Any]]) -> set[str]:
+    names = {name for one in settings for name in one}
+    return {name for name in names if len({repr(one.get(name)) for one in settings}) > 1}
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
+def _once_each(runs: Iterable[Run]) -> tuple[list[Run], int]:
+    """Return one run for each label and seed, the longest, and how many were passed over."""
+    found: dict[tuple[str, int], Run] = {}
+    total = 0
+    for run in runs:
+        total += 1
+        other = found.get((run.policy, run.seed))
+        if other is None or len(run.records) > len(other.records):
+            found[run.policy, run.seed] = run
+    return list(found.values()), total - len(found)
+
+
+def _points(x: Vector, y: Vector) -> list[list[float]]:
+    shown = thinned(y)
+    return [_short(x[shown]), _short(y[shown])]
+
+
+def _short(values: Vector) -> list[float]:
+    return [float(f"{value:.{DIGITS}g}") for value in values.tolist()]

@@ -1,0 +1,226 @@
+"""The paper's tables and figures, from runs to Markdown and pictures beside the paper's own numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, Vector
+from fedtempo.experiments.comparison import Target, times_to
+from fedtempo.experiments.config import Experiment, read_experiment
+from fedtempo.experiments.figures import draw_comparison
+from fedtempo.experiments.grid import Job
+from fedtempo.experiments.paper import IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, POLICIES, SETUPS
+from fedtempo.experiments.results import Run, by_policy, read_run
+from fedtempo.experiments.runner import make_simulation
+from fedtempo.experiments.tables import (
+    estimate,
+    factor,
+    fleet_of,
+    gains_table,
+    interval,
+    markdown,
+    round_time_table,
+    rounds_table,
+    seconds,
+    time_table,
+)
+from fedtempo.files import whole_file
+from fedtempo.policies.fixed import FixedSampling
+from fedtempo.theory.optimum import optimal_cohort
+from fedtempo.theory.sampling import statistical_sampling
+
+IMPACT_OF_E = (10, 25, 50, 100)
+LARGEST_COHORT = 30
+
+RunGrid = Callable[[list[Job]], list[Path]]  # runs what has not ended, and returns the records
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reproduction:
+    """What is to be reproduced, and where things go."""
+
+    configs: Path  # folder of setup1.toml to setup3.toml
+    preset: str
+    seeds: Sequence[int]
+    records: Path  # folder of the runs
+    output: Path  # folder of tables and figures
+    run_grid: RunGrid
+
+    def read(self, setup: str, over: dict[str, Any] | None = None) -> tuple[Experiment, dict[str, Any]]:
+        """Return the experiment of a setup."""
+        return read_experiment(self.configs / f"{setup}.toml", self.preset, over=over)
+
+    def jobs(self, setup: str, policies: Sequence[str], over: dict[str, Any] | None = None) -> list[Job]:
+        """Return the runs of some policies over all seeds."""
+        experiment, table = self.read(setup, over)
+        root = self.records / setup / self.preset
+        return [Job(experiment, table, policy, seed, root) for policy in policies for seed in self.seeds]
+
+    def run(self, jobs: list[Job]) -> list[Run]:
+        """Run them and read their records."""
+        return [read_run(path) for path in self.run_grid(jobs)]
+
+
+def reproduce(what: str, given: Reproduction) -> list[Path]:
+    """Reproduce one thing; return the files written, the first of them the tables."""
+    makers: dict[str, Callable[[Reproduction], list[Path]]] = {
+        **{name: lambda given, name=name: _setup(name, given) for name in SETUPS},  # type: ignore[misc]
+        "impact-of-k": _impact_of_k,
+        "impact-of-e": _impact_of_e,
+    }
+    given.output.mkdir(parents=True, exist_ok=True)
+    if what == "all":
+        return [path for make in makers.values() for path in make(given)]
+    if what not in makers:
+        raise InputError(f"what to reproduce must be one of {', '.join([*makers, 'all'])}, got {what!r}")
+    return makers[what](given)
+
+
+def _setup(name: str, given: Reproduction) -> list[Path]:
+    """Tables 2 and 3 and the figure of one setup.
+
+    ``proposed-oracle`` is the paper's scheme with its pilots taken for granted: gradient bounds known, and the β/α that
+    the uniform and weighted runs of all seeds together lead to, or 0, the closed form, where they lead to none.
+    """
+    paper = SETUPS[name]
+    experiment, _ = given.read(name)
+    size = experiment.training.cohort_size
+    runs = given.run(given.jobs(name, POLICIES))
+    found = estimate(runs, paper.losses, size)
+    known = {"policy": {"proposed-oracle": {"beta_over_alpha": found.value or 0.0}}}
+    runs += given.run(given.jobs(name, ["proposed-oracle"], known))
+    best, with_best = size, []
+    if found.value:  # without it a larger cohort is never worse
+        best = optimal_cohort(fleet_of(runs), found.value, LARGEST_COHORT).cohort_size
+        with_best = given.run(given.jobs(name, ["proposed-oracle"], known | {"training": {"cohort_size": best}}))
+
+    target, accuracy = Target(loss=paper.target_loss), Target(accuracy=paper.target_accuracy)
+    second = Target(loss=paper.second_loss)
+    figure = draw_comparison(
+        runs, Target(loss=paper.target_loss, accuracy=paper.target_accuracy), given.output / name, title=paper.title
+    )
+    parts = [
+        f"# {paper.title}",
+        _about(runs, given, f"reproduce {name}"),
+        f"![Loss and accuracy over time]({figure[0].with_suffix('.png').name})",
+        "## Rounds of the pilots, and β/α (Table 2)",
+        rounds_table(runs, paper, size),
+        f"## Time to {target}, the paper's target (Table 3)",
+        time_table(runs, target, paper.seconds),
+        f"## Time to {accuracy}",
+        time_table(runs, accuracy),
+        f"## Time to {second}, a target that every policy reaches",
+        time_table(runs, second),
+        "## Where the gain comes from",
+        "Each step keeps those before it. The first four rows are the same runs under four clocks.",
+        gains_table(runs, second, with_best, best),
+        "## Round times: Theorem 2 against the clock",
+        round_time_table(runs, _sampling(experiment, runs, known), size),
+    ]
+    return [_write(given.output / f"{name}.md", parts), *figure]
+
+
+def _impact_of_k(given: Reproduction) -> list[Path]:
+    """Figure 6: the proposed scheme in Setup 2 with several cohort sizes."""
+    over = {"stop": {"target_loss": IMPACT_LOSS, "target_accuracy": IMPACT_ACCURACY}}
+    groups = {
+        size: given.run(given.jobs("setup2", ["proposed-oracle"], over | {"training": {"cohort_size": size}}))
+        for size in IMPACT_OF_K
+    }
+    target, accuracy = Target(loss=IMPACT_LOSS), Target(accuracy=IMPACT_ACCURACY)
+    rows = []
+    for size, runs in groups.items():
+        (to_loss,), (to_accuracy,) = (times_to(runs, wanted).values() for wanted in (target, accuracy))
+        rows.append([
+            f"{size}", seconds(to_loss), interval(to_loss), f"{to_loss.rounds.mean():,.0f}", seconds(to_accuracy),
+            f"{IMPACT_OF_K[size]:,.0f}",
+        ])  # fmt: skip
+    runs = [run for group in groups.values() for run in group]
+    labels = {id(run): f"K = {size}" for size, group in groups.items() for run in group}
+    figure = draw_comparison(
+        runs, Target(loss=IMPACT_LOSS, accuracy=IMPACT_ACCURACY), given.output / "impact-of-k",
+        title="Setup 2: impact of the cohort size K", labels=lambda run: labels[id(run)],
+    )  # fmt: skip
+    headings = [
+        "K",
+        f"seconds to {target}",
+        "95 % interval",
+        "rounds",
+        f"seconds to {accuracy}",
+        "paper (s to the loss)",
+    ]
+    parts = [
+        "# Impact of K on Setup 2 (Figure 6)",
+        _about(runs, given, "reproduce impact-of-k"),
+        f"![Loss and accuracy over time]({figure[0].with_suffix('.png').name})",
+        markdown(headings, rows),
+    ]
+    return [_write(given.output / "impact-of-k.md", parts), *figure]
+
+
+def _impact_of_e(given: Reproduction) -> list[Path]:
+    """Check the paper's footnote that other numbers of local steps behave alike. Computing time grows with them."""
+    experiment, _ = given.read("setup2")
+    usual, compute = experiment.training.local_steps, experiment.times.compute
+    if compute is None or compute.mean is None:
+        raise InputError("setup2.toml must draw computing times about a mean, got another kind")
+    target, rows, everything = Target(loss=SETUPS["setup2"].second_loss), [], []
+    for steps in IMPACT_OF_E:
+        over = {
+            "training": {"local_steps": steps},
+            "times": {"compute": {"mean": compute.mean * steps / usual}},
+            "stop": {"target_loss": target.loss},
+        }
+        runs = given.run(given.jobs("setup2", ["uniform", "weighted", "proposed-oracle"], over))
+        everything += runs
+        found = times_to(runs, target)
+        ours = found["proposed-oracle"]
+        rows.append([
+            f"{steps}", *(seconds(times) for times in found.values()),
+            *(factor(found[policy], ours) for policy in ("uniform", "weighted")),
+        ])  # fmt: skip
+    headings = ["E", "uniform (s)", "weighted (s)", "proposed-oracle (s)", "uniform over ours", "weighted over ours"]
+    parts = [
+        f"# Impact of E on Setup 2, to {target}",
+        _about(everything, given, "reproduce impact-of-e"),
+        markdown(headings, rows),
+    ]
+    return [_write(given.output / "impact-of-e.md", parts)]
+
+
+def _sampling(experiment: Experiment, runs: Sequence[Run], known: dict[str, Any]) -> dict[str, Vector]:
+    """Return the q that each policy trained with, under its first seed."""
+    found = {}
+    for policy, group in by_policy(runs).items():
+        note = group[0].note
+        if "sampling_prob" in note:
+            found[policy] = np.array(note["sampling_prob"])
+        elif "gradient_bound" in note:
+            fleet = replace(fleet_of(group), gradient_bound=np.array(note["gradient_bound"]))
+            found[policy] = statistical_sampling(fleet)
+        else:
+            options = dict(experiment.policy) | (known["policy"] if policy == "proposed-oracle" else {})
+            made = make_simulation(replace(experiment, policy=options), policy, group[0].seed).policy
+            if isinstance(made, FixedSampling):
+                found[policy] = made.sampling_prob
+    return found
+
+
+def _about(runs: Sequence[Run], given: Reproduction, command: str) -> str:
+    seeds = len(given.seeds)
+    preset = "" if given.preset == "paper" else f" --preset {given.preset}"
+    first = f" --first-seed {given.seeds[0]}" if given.seeds[0] else ""
+    return (
+        f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}`. Data: {runs[0].header['data']}. Times are "
+        "simulated seconds, mean ± standard deviation over seeds; runs that did not reach the target enter with all "
+        "the time they were given, and are counted."
+    )
+
+
+def _write(path: Path, parts: list[str]) -> Path:
+    with whole_file(path) as stream:
+        stream.write("\n\n".join(parts) + "\n")
+    return path

@@ -1,0 +1,101 @@
+"""Runs as their records tell: curves of the training phase, and when each target was reached."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import Vector
+from fedtempo.experiments.records import find_runs, read_records
+from fedtempo.simulator.clock import time_round
+from fedtempo.theory.bandwidth import LinkMode
+from fedtempo.theory.round_time import Duplicates
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run; arrays have one entry for each round of training, pilots left out."""
+
+    folder: Path
+    header: dict[str, Any]
+    summary: dict[str, Any]  # {} for a run that has not ended
+    records: list[dict[str, Any]]  # of all rounds, pilots included
+    policy: str
+    seed: int
+    pilot_time: float
+    time: Vector  # seconds of training at the end of each round
+    loss: Vector  # NaN where it was not evaluated
+    accuracy: Vector
+
+    @property
+    def name(self) -> str:
+        """The experiment that this is a run of."""
+        return str(self.header["experiment"])
+
+    @cached_property
+    def trained(self) -> list[dict[str, Any]]:
+        """The records of training."""
+        return [record for record in self.records if record["phase"] == "train"]
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What the policy found in its pilots, {} if it had none."""
+        return next((record["note"] for record in self.trained[:1] if "note" in record), {})
+
+    def round_of(self, *, loss: float | None = None, accuracy: float | None = None) -> int | None:
+        """Return after how many rounds of training the targets were first reached, each for itself; None if never."""
+        reached = [
+            np.flatnonzero(good)
+            for wanted, good in ((loss, self.loss <= (loss or 0)), (accuracy, self.accuracy >= (accuracy or 0)))
+            if wanted is not None
+        ]
+        return max(int(rounds[0]) + 1 for rounds in reached) if all(len(rounds) for rounds in reached) else None
+
+    def time_to(self, *, loss: float | None = None, accuracy: float | None = None) -> float | None:
+        """Return the seconds of training until the targets were first reached, None if never."""
+        rounds = self.round_of(loss=loss, accuracy=accuracy)
+        return None if rounds is None else float(self.time[rounds - 1])
+
+    def round_times(self, link: LinkMode, duplicates: Duplicates) -> Vector:
+        """Return what the rounds of training would have taken on another link: who trains does not depend on it."""
+        times = []
+        for record in self.trained:
+            there = np.array([t is not None for t in record["compute_time"]])
+            tau, t = (np.array(record[name], dtype=np.float64)[there] for name in ("compute_time", "upload_time"))
+            timing = time_round(
+                tau, t, total_bandwidth=1.0, link=link, duplicates=duplicates, counts=np.array(record["counts"])[there]
+            )
+            times.append(timing.round_time)
+        return np.array(times)
+
+
+def read_run(path: Path) -> Run:
+    """Read one records file."""
+    header, records, summary = read_records(path)
+    trained = [record for record in records if record["phase"] == "train"]
+    pilot_time = 0.0 + sum(record["round_time"] for record in records if record["phase"] != "train")
+    return Run(
+        path.parent, header, summary, records, header["policy"], header["seed"], pilot_time,
+        np.cumsum([record["round_time"] for record in trained]),
+        _numbers(record["loss"] for record in trained), _numbers(record["accuracy"] for record in trained),
+    )  # fmt: skip
+
+
+def read_runs(folders: list[Path]) -> list[Run]:
+    """Read all runs in some folders, by policy and seed."""
+    return sorted(map(read_run, find_runs(folders)), key=lambda run: (run.name, run.policy, run.seed))
+
+
+def by_policy(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Return runs grouped by policy, in the order of their first one."""
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(run.policy, []).append(run)
+    return grouped
+
+
+def _numbers(values: Iterable[float | None]) -> Vector:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

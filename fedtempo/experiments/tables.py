@@ -1,0 +1,159 @@
+"""Tables of a comparison, as Markdown: rounds to a loss, time to a target, where gains come from, round times."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import Vector
+from fedtempo.experiments.comparison import Target, Times, ratio, times_to
+from fedtempo.experiments.paper import PaperSetup
+from fedtempo.experiments.readback import measured_fleet
+from fedtempo.experiments.results import Run, by_policy
+from fedtempo.fleet import Fleet
+from fedtempo.theory.bandwidth import LinkMode
+from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha
+from fedtempo.theory.round_time import Duplicates, expected_round_time, round_cost, round_time_bounds
+
+PROPOSED = ("proposed", "proposed-oracle")
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table: the first column to the left, numbers to the right."""
+    lines = [f"| {' | '.join(headings)} |", "|---" + "|---:" * (len(headings) - 1) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def seconds(times: Times) -> str:
+    """Return mean ± deviation, or that runs are missing, which enter with what they were given."""
+    if times.missed == times.seconds.size:
+        return f"> {times.mean:,.0f}, {times.missed} of {times.seconds.size} not reached"
+    told = f"{times.mean:,.0f} ± {times.deviation:,.0f}"
+    return told if not times.missed else f"> {told}, {times.missed} of {times.seconds.size} not reached"
+
+
+def interval(times: Times) -> str:
+    """Return the 95 % interval of the mean."""
+    return (
+        "-"
+        if np.isnan(times.half_width)
+        else f"{times.mean - times.half_width:,.0f}–{times.mean + times.half_width:,.0f}"
+    )
+
+
+def factor(of: Times, to: Times) -> str:
+    """Return how many times longer one took than the other, with its interval."""
+    value, low, high = ratio(of, to)
+    beyond = "> " if of.missed and not to.missed else ""
+    return f"{beyond}{value:.2f} ×" if np.isnan(low) else f"{beyond}{value:.2f} × ({low:.2f}–{high:.2f})"
+
+
+def time_table(
+    runs: Sequence[Run],
+    target: Target,
+    paper: dict[str, tuple[float, float] | None] | None = None,
+    time_limit: float | None = None,
+) -> str:
+    """Table 3: time to a target for each policy, without and with pilots, and how much longer than ours it took."""
+    found = times_to(runs, target, time_limit)
+    ours = [policy for policy in PROPOSED if policy in found]
+    rows = []
+    for policy, times in found.items():
+        row = [policy, seconds(times), interval(times), f"{times.rounds.mean():,.0f}"]
+        row += ["1" if policy == our else factor(times, found[our]) for our in ours]
+        row += [f"{times.pilots.mean():,.0f}" if times.pilots.any() else "none", seconds(times.with_pilots())]
+        if "proposed" in found:
+            counted = times.with_pilots(), found["proposed"].with_pilots()
+            row.append("1" if policy == "proposed" else factor(*counted))
+        if paper is not None:
+            printed = paper.get(policy.removesuffix("-oracle"))
+            row.append(
+                f"{printed[0]:,.0f} ± {printed[1]:,.0f}" if printed else "not reached" if policy in paper else "-"
+            )
+        rows.append(row)
+    headings = ["policy", "seconds", "95 % interval", "rounds", *(f"over {our}" for our in ours)]
+    headings += ["pilots (s)", "with pilots (s)"] + (["over proposed"] if "proposed" in found else [])
+    return markdown(headings + (["paper (s)"] if paper is not None else []), rows)
+
+
+def fleet_of(runs: Sequence[Run]) -> Fleet:
+    """Return the fleet that the records of some runs show."""
+    return measured_fleet(runs[0].header["samples"], (record for run in runs for record in run.records))[0]
+
+
+def mean_rounds(runs: Iterable[Run], losses: Sequence[float]) -> Vector:
+    """Return the mean number of rounds to each loss, NaN where a run did not get there."""
+    rounds = [[run.round_of(loss=loss) for loss in losses] for run in runs]
+    known = np.array([[np.nan if r is None else r for r in row] for row in rounds], dtype=np.float64)
+    return np.asarray(known.mean(axis=0))
+
+
+def estimate(runs: Sequence[Run], losses: Sequence[float], cohort_size: int) -> BetaOverAlphaEstimate:
+    """Return β/α from the mean rounds of the uniform and the weighted runs."""
+    grouped = by_policy(runs)
+    uniform, weighted = (mean_rounds(grouped[policy], losses) for policy in ("uniform", "weighted"))
+    fleet = fleet_of(grouped["uniform"] + grouped["weighted"])
+    return estimate_beta_over_alpha(fleet, uniform, weighted, cohort_size=cohort_size)
+
+
+def rounds_table(runs: Sequence[Run], setup: PaperSetup, cohort_size: int) -> str:
+    """Table 2: rounds to each F_s under uniform and weighted sampling, and the β/α that they lead to."""
+    grouped = by_policy(runs)
+    rows = []
+    for policy, printed in (("uniform", setup.rounds_uniform), ("weighted", setup.rounds_weighted)):
+        found = mean_rounds(grouped[policy], setup.losses)
+        rows.append([policy, *("-" if np.isnan(r) else f"{r:.1f}" for r in found)])
+        rows.append([f"{policy}, paper", *map(str, printed)])
+    ratios = mean_rounds(grouped["uniform"], setup.losses) / mean_rounds(grouped["weighted"], setup.losses)
+    rows.append(["uniform / weighted", *("-" if np.isnan(r) else f"{r:.2f}" for r in ratios)])
+    table = markdown(["rounds to loss", *(f"{loss:g}" for loss in setup.losses)], rows)
+    told = str(estimate(runs, setup.losses, cohort_size))
+    return f"{table}\n\nFrom the means over seeds: {told}. The paper prints {setup.ratio:g} under the title α/β."
+
+
+def gains_table(runs: Sequence[Run], target: Target, best_cohort: Sequence[Run], cohort_size: int) -> str:
+    """Take the gain apart: the same uniform runs timed on three links, then another sampler, then another K."""
+    grouped = by_policy(runs)
+    uniform, sampled = grouped["uniform"], grouped["proposed-oracle"]
+    steps: list[tuple[str, Sequence[Run], LinkMode, Duplicates]] = [
+        ("uniform sampling, equal shares of the link", uniform, "equal", "paper"),
+        ("shares as in the paper, all end together", uniform, "paper", "paper"),
+        ("a link that serves whoever is ready", uniform, "shared", "paper"),
+        ("a client drawn twice uploads once", uniform, "shared", "physical"),
+        ("clients drawn by the optimal q", sampled, "shared", "physical"),
+    ]
+    if best_cohort:
+        steps.append((f"K = {cohort_size} in place of {_cohort(sampled[0])}", best_cohort, "shared", "physical"))
+    rows, first, before = [], None, None
+    for name, group, link, duplicates in steps:
+        took = np.array([_retimed(run, target, link, duplicates) for run in group])
+        mean, missed = float(np.nanmean(took)), int(np.isnan(took).sum())
+        first, before = first or mean, before or mean
+        note = f", {missed} of {took.size} not reached" if missed else ""
+        rows.append([name, f"{mean:,.0f}{note}", f"{before / mean:.2f} ×", f"{first / mean:.2f} ×"])
+        before = mean
+    return markdown(["what", f"seconds to {target}", "this step", "all so far"], rows)
+
+
+def round_time_table(runs: Sequence[Run], sampling: dict[str, Vector], cohort_size: int) -> str:
+    """Theorem 2 against measured rounds: bounds, surrogate and exact mean of the round time for each policy's q."""
+    grouped = by_policy(runs)
+    fleet = fleet_of(runs)
+    rows = []
+    for policy, q in sampling.items():
+        lower, upper = round_time_bounds(fleet, q, cohort_size=cohort_size)
+        exact = expected_round_time(fleet, q, cohort_size=cohort_size, rng=np.random.default_rng(0)).mean
+        surrogate = float(round_cost(fleet, cohort_size=cohort_size) @ q)
+        measured = np.array([record["round_time"] for run in grouped[policy] for record in run.trained])
+        numbers = (lower, surrogate, exact, measured.mean(), upper)
+        rows.append([policy, *(f"{number:.2f}" for number in numbers)])
+    return markdown(["policy", "lower bound (s)", "surrogate", "exact E[T]", "measured mean", "upper bound"], rows)
+
+
+def _cohort(run: Run) -> Any:  # noqa: ANN401
+    return sum(run.trained[0]["counts"])
+
+
+def _retimed(run: Run, target: Target, link: LinkMode, duplicates: Duplicates) -> float:
+    rounds = run.round_of(loss=target.loss, accuracy=target.accuracy)
+    return float("nan") if rounds is None else float(run.round_times(link, duplicates)[:rounds].sum())

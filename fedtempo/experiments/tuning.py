@@ -1,0 +1,88 @@
+"""Each policy at its own best step size and cohort size, chosen by one procedure on seeds that no comparison uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from fedtempo.experiments.comparison import Target, Times, times_to
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.grid import Job
+from fedtempo.experiments.results import read_run
+from fedtempo.experiments.tables import markdown, seconds
+
+FIRST_SEED = 1000
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Candidate:
+    """One policy under one choice of settings."""
+
+    policy: str
+    step_size: float
+    cohort_size: int
+    jobs: list[Job]
+
+    def times(self, target: Target) -> Times:
+        """Return what its runs took, pilots counted; those that miss the target stand at all they were given."""
+        (found,) = times_to([read_run(job.folder / "records.jsonl") for job in self.jobs], target).values()
+        return found.with_pilots()
+
+
+def candidates(
+    config: Path,
+    preset: str,
+    policies: Sequence[str],
+    *,
+    step_sizes: Sequence[float],
+    cohort_sizes: Sequence[int],
+    seeds: Sequence[int],
+    stop: dict[str, float],
+    root: Path,
+) -> list[Candidate]:
+    """Return the runs to compare: every policy with every step size and every cohort size."""
+    found = []
+    for policy, step_size, cohort_size in product(policies, step_sizes, cohort_sizes or [0]):
+        training = {"step_size": step_size} | ({"cohort_size": cohort_size} if cohort_size else {})
+        over = {"stop": stop} if stop else {}
+        experiment, table = read_experiment(config, preset, over=over | {"policy": {policy: {"training": training}}})
+        size = cohort_size or experiment.training.cohort_size
+        jobs = [Job(experiment, table, policy, seed, root) for seed in seeds]
+        found.append(Candidate(policy, step_size, size, jobs))
+    return found
+
+
+def best_of(found: Sequence[Candidate], target: Target) -> dict[str, Candidate]:
+    """Return the best candidate of each policy: the fewest missed runs, then the shortest mean time."""
+    best: dict[str, tuple[tuple[int, float], Candidate]] = {}
+    for candidate in found:
+        times = candidate.times(target)
+        score = times.missed, times.mean
+        if candidate.policy not in best or score < best[candidate.policy][0]:
+            best[candidate.policy] = score, candidate
+    return {policy: candidate for policy, (_, candidate) in best.items()}
+
+
+def tuning_table(found: Sequence[Candidate], target: Target) -> str:
+    """Return what each candidate took, the best of each policy marked."""
+    best = best_of(found, target)
+    rows = [
+        [
+            candidate.policy,
+            f"{candidate.step_size:g}",
+            f"{candidate.cohort_size}",
+            seconds(candidate.times(target)),
+            "best" if best[candidate.policy] is candidate else "",
+        ]
+        for candidate in found
+    ]
+    return markdown(["policy", "step size", "K", f"seconds to {target}, with pilots", ""], rows)
+
+
+def as_toml(best: dict[str, Candidate], preset: str) -> str:
+    """Return the lines that make the choice part of a configuration."""
+    return "\n".join(
+        f"[presets.{preset}.policy.{policy}.training]\n"
+        f"step_size = {candidate.step_size:g}\ncohort_size = {candidate.cohort_size}"
+        for policy, candidate in best.items()
+    )

@@ -1,0 +1,159 @@
+"""Figures: what is averaged, by hand; and files of equal bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedtempo import InputError
+from fedtempo.experiments import runner
+from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.figures import (
+    COLOURS,
+    Average,
+    Curve,
+    average,
+    curve,
+    draw_comparison,
+    log_axes,
+    styles,
+    thinned,
+)
+from fedtempo.experiments.results import Run, read_runs
+
+pytest.importorskip("matplotlib")
+
+SMALL = """
+name = "small"
+[data]
+kind = "synthetic"
+clients = 10
+samples = 800
+[model]
+kind = "softmax"
+[times]
+compute = { kind = "exponential", mean = 1.0 }
+upload = { kind = "uniform", low = 0.2, high = 2.0 }
+[training]
+cohort_size = 3
+local_steps = 5
+evaluate_every = 2
+[stop]
+max_rounds = 12
+[policy.proposed]
+losses = [2.2, 2.1]
+max_rounds = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "small.toml").write_text(SMALL)
+    experiment, table = read_experiment(folder / "small.toml")
+    for policy in ("proposed", "uniform"):
+        for seed in (0, 1):
+            runner.run(experiment, table, policy=policy, seed=seed, folder=folder / f"{policy}{seed}")
+    return read_runs([folder])
+
+
+def hand_made(loss, round_time=1.0, **more) -> Run:
+    loss = np.array(loss, dtype=float)
+    values = {"folder": Path("x"), "header": {}, "summary": {}, "records": [], "policy": "p", "seed": 0} | more
+    time = round_time * np.arange(1.0, loss.size + 1)
+    return Run(**values, pilot_time=0.0, time=time, loss=loss, accuracy=loss / 10)
+
+
+def test_a_mean_is_one_of_step_functions_from_the_last_start_on():
+    slow = Curve(np.array([2.0, 4.0]), np.array([3.0, 1.0]), reached=True)
+    fast = Curve(np.array([1.0, 2.5, 5.0]), np.array([5.0, 4.0, 0.0]), reached=True)
+    found = average([slow, fast])
+    np.testing.assert_array_equal(found.x, [2.0, 2.5, 4.0, 5.0])
+    np.testing.assert_array_equal(found.mean, [4.0, 3.5, 2.5, 0.5])
+    np.testing.assert_array_equal(found.low, [3.0, 3.0, 1.0, 0.0])
+    np.testing.assert_array_equal(found.high, [5.0, 4.0, 4.0, 1.0])
+
+
+def test_a_mean_ends_with_the_first_curve_that_ends_short_of_the_target():
+    short = Curve(np.array([1.0, 2.0]), np.array([3.0, 2.0]), reached=False)
+    longer = Curve(np.array([1.0, 2.0, 3.0]), np.array([3.0, 2.5, 2.0]), reached=False)
+    done = Curve(np.array([1.0]), np.array([1.0]), reached=True)
+    found = average([longer, short, done])
+    np.testing.assert_array_equal(found.x, [1.0, 2.0])
+    np.testing.assert_allclose(found.mean, [7 / 3, 5.5 / 3])
+    late = Curve(np.array([9.0]), np.array([1.0]), reached=True)
+    assert average([short, late]).x.size == 0, "no time at which both have a value that counts"
+    assert average([]).x.size == 0
+
+
+def test_a_curve_leaves_out_rounds_without_evaluation_and_knows_whether_it_got_there():
+    run = hand_made([3.0, np.nan, 2.0, np.nan], round_time=0.5)
+    by_time = curve(run, "time", "loss", Target(loss=2.0))
+    np.testing.assert_array_equal(by_time.x, [0.5, 1.5])
+    np.testing.assert_array_equal(by_time.y, [3.0, 2.0])
+    assert by_time.reached
+    by_round = curve(run, "rounds", "accuracy", Target(loss=1.9))
+    np.testing.assert_array_equal(by_round.x, [1, 3])
+    np.testing.assert_allclose(by_round.y, [30, 20])
+    assert not by_round.reached
+
+
+def test_thinning_keeps_ends_and_extremes():
+    rng = np.random.default_rng(0)
+    values = np.exp(-np.arange(50_000) / 9000) + rng.normal(size=50_000) * 1e-3
+    values[31_417], values[7] = 9.0, -9.0
+    kept = thinned(values)
+    assert kept.size <= 800
+    assert kept[0] == 0
+    assert kept[-1] == 49_999
+    assert {7, 31_417} <= set(kept.tolist())
+    assert np.all(np.diff(kept) > 0)
+    assert np.diff(kept).max() <= 2 * 50_000 / 190, "no stretch is left out"
+    np.testing.assert_array_equal(thinned(values[:800]), np.arange(800))
+
+
+def test_axes_are_logarithmic_where_curves_end_far_apart():
+    def ends_at(time, loss=1.0):
+        return Average(np.array([1.0, time]), *(np.array([2.0, loss]) for _ in range(3)))
+
+    assert log_axes([ends_at(100.0), ends_at(900.0)], "loss") == (False, False)
+    assert log_axes([ends_at(100.0), ends_at(1100.0)], "loss") == (True, False)
+    assert log_axes([ends_at(100.0, loss=0.1)], "loss") == (False, True)
+    assert log_axes([ends_at(100.0, loss=0.1)], "accuracy") == (False, False)
+    assert log_axes([average([])], "loss") == (False, False)
+
+
+def test_styles_differ_and_known_policies_keep_theirs():
+    many = [f"K = {k}" for k in range(20)]
+    assert len({(style.colour, style.dashes) for style in styles(many).values()}) == 20
+    assert styles(["uniform", "proposed"])["proposed"] == styles(["proposed"])["proposed"]
+    mixed = styles(["mine", "proposed", "yours", "weighted"])
+    assert len({style.colour for style in mixed.values()}) == 4
+    assert mixed["proposed"].colour == COLOURS[0]
+
+
+def test_figures_are_written_and_equal_runs_give_equal_bytes(runs, tmp_path):
+    target = Target(loss=2.2, accuracy=0.3)
+    first = draw_comparison(runs, target, tmp_path / "fig.3", title="Small")
+    again = draw_comparison(runs, target, tmp_path / "again", title="Small")
+    assert first == [tmp_path / "fig.3.pdf", tmp_path / "fig.3.png"]
+    assert [path.read_bytes()[:4] for path in first] == [b"%PDF", b"\x89PNG"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    other = draw_comparison(runs[:2], target, tmp_path / "other", title="Small")
+    assert other[1].read_bytes() != first[1].read_bytes()
+    assert b"CreationDate" not in first[0].read_bytes()
+
+
+def test_runs_may_be_grouped_by_another_label_and_one_seed_is_enough(runs, tmp_path):
+    paths = draw_comparison(
+        runs, Target(), tmp_path / "seeds", title="By seed", labels=lambda run: f"{run.policy}, {run.seed}"
+    )
+    assert all(path.stat().st_size > 5000 for path in paths)
+
+
+def test_a_figure_of_nothing_is_refused(tmp_path):
+    for runs in ([], [hand_made([np.nan, np.nan])]):
+        with pytest.raises(InputError, match="must have runs that were evaluated"):
+            draw_comparison(runs, Target(loss=1.0), tmp_path / "x", title="")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,261 @@
+"""Grids of runs, comparisons and reproductions: found again, resumed after kills, and told as they were."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_run import SMALL, command
+
+from fedtempo import cohort_round_time
+from fedtempo.experiments.comparison import Target, as_json, ratio, times_to
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
+from fedtempo.experiments.records import RECORDS, RunFiles, read_lines
+from fedtempo.experiments.results import read_run, read_runs
+from fedtempo.experiments.tables import factor, interval, seconds
+
+ORACLE = "[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "setup2.toml"
+    path.write_text(SMALL.replace("[presets.best", f"[policy.statistical]\nlosses = [2.2]\n{ORACLE}[presets.best"))
+    return path
+
+
+def jobs_of(config, root, policies=("uniform", "weighted"), seeds=(0, 1), **over):
+    experiment, table = read_experiment(config, over=over)
+    return [Job(experiment, table, policy, seed, root) for policy in policies for seed in seeds]
+
+
+def test_finished_runs_are_found_again_by_what_they_are(config, tmp_path):
+    jobs = jobs_of(config, tmp_path / "runs")
+    written = run_grid(jobs, processes=2)
+    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in written]
+    assert [path.parent.name.rsplit("-", 1)[0] for path in written] == [
+        "uniform-seed0", "uniform-seed1", "weighted-seed0", "weighted-seed1",
+    ]  # fmt: skip
+    assert run_grid(jobs, processes=1) == written
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in written] == before
+    same = jobs_of(config, tmp_path / "runs", policy={"proposed": {"floor": 0.2}})
+    assert [job.folder for job in same] == [job.folder for job in jobs], "another policy's options do not matter"
+    other = jobs_of(config, tmp_path / "runs", training={"cohort_size": 2})
+    assert not {job.folder for job in other} & {job.folder for job in jobs}
+    best, _ = read_experiment(config, "best")
+    assert Job(best, {}, "uniform", 0, tmp_path).folder.name != jobs[0].folder.name
+
+
+def test_the_last_line_is_found_without_reading_the_rest(tmp_path):
+    path = tmp_path / "lines"
+    for size in (10, 5000, 100_000):
+        lines = [{"number": i, "text": "x" * size} for i in range(3)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert last_line(path)["number"] == 2
+        path.write_text(path.read_text() + '{"half')
+        assert last_line(path)["number"] == 2
+    path.write_text('{"half')
+    assert last_line(path) == {}
+    path.write_text("")
+    assert last_line(path) == {}
+
+
+def test_two_processes_do_not_write_one_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtempo.experiments.records.LOCK_PATIENCE", 0.3)
+    first = RunFiles(tmp_path / "run", {"seed": 0})
+    first.open()
+    with pytest.raises(ValueError, match="one process"):
+        RunFiles(tmp_path / "run", {"seed": 0}).open()
+    first.close(done=False)
+    second = RunFiles(tmp_path / "run", {"seed": 0})
+    second.open()
+    second.close(done=False)
+
+
+def test_a_run_tells_when_targets_were_reached(config, tmp_path):
+    run = read_run(run_grid(jobs_of(config, tmp_path, ["proposed"], [0]), processes=1)[0])
+    trained = [line for line in read_lines(run.folder / RECORDS) if line.get("phase") == "train"]
+    assert len(run.time) == len(trained)
+    assert run.pilot_time == pytest.approx(sum(r["round_time"] for r in run.records if r["phase"] != "train"))
+    assert run.time[-1] == pytest.approx(run.summary["time"])
+    target = float(np.sort(run.loss)[2])
+    first = next(i for i, record in enumerate(trained) if record["loss"] <= target)
+    assert run.round_of(loss=target) == first + 1
+    assert run.time_to(loss=target) == pytest.approx(sum(r["round_time"] for r in trained[: first + 1]))
+    assert run.time_to(loss=0.0001) is None
+    both = run.round_of(loss=target, accuracy=float(run.accuracy.max()))
+    assert both == max(first, int(run.accuracy.argmax())) + 1
+
+
+def test_rounds_are_timed_anew_on_another_link(config, tmp_path):
+    run = read_run(run_grid(jobs_of(config, tmp_path, ["uniform"], [0]), processes=1)[0])
+    np.testing.assert_allclose(run.round_times("paper", "paper"), np.diff(run.time, prepend=0.0))
+    for record, shared in zip(run.trained, run.round_times("shared", "physical"), strict=True):
+        times = np.array(record["compute_time"]), np.array(record["upload_time"])
+        assert shared == pytest.approx(cohort_round_time(*times, link="shared"))
+
+
+def test_statistics_of_times_are_those_of_the_textbook(config, tmp_path):
+    jobs = jobs_of(config, tmp_path, seeds=range(4), stop={"max_rounds": 25})
+    runs = [read_run(path) for path in run_grid(jobs, processes=2)]
+    target = Target(loss=1.5)
+    found = times_to(runs, target)
+    uniform = np.array([run.time_to(loss=1.5) for run in runs[:4]], dtype=float)
+    assert not np.isnan(uniform).any(), "the case must have a target that is reached"
+    assert found["uniform"].mean == pytest.approx(uniform.mean())
+    assert found["uniform"].half_width == pytest.approx(3.182446 * uniform.std(ddof=1) / 2)
+    value, low, high = ratio(found["uniform"], found["weighted"])
+    assert value == pytest.approx(uniform.mean() / found["weighted"].seconds.mean())
+    assert low <= value <= high
+    assert seconds(found["uniform"]) == f"{uniform.mean():,.0f} ± {uniform.std(ddof=1):,.0f}"
+    assert "–" in interval(found["uniform"])
+    late = times_to(runs, target, time_limit=float(np.sort(uniform)[1]))["uniform"]
+    assert late.missed == 2
+    assert late.seconds.max() == np.sort(uniform)[1]
+    assert seconds(late).startswith("> ")
+    assert seconds(late).endswith("2 of 4 not reached")
+    never = times_to(runs, Target(loss=0.001))
+    assert never["uniform"].missed == 4
+    assert never["uniform"].mean == pytest.approx(np.mean([run.time[-1] for run in runs[:4]]))
+    assert factor(never["uniform"], found["weighted"]).startswith("> ")
+
+
+def test_compare_prints_a_table_and_writes_what_scripts_read(config, tmp_path, capsys):
+    written, page = tmp_path / "runs.json", tmp_path / "page.html"
+    arguments = ["compare", config, "--policies", "uniform,proposed", "--seeds", 2, "--first-seed", 3, "--jobs", 2]
+    arguments += ["--target-loss", 1.4, "--json", written, "--report", page, "-o", tmp_path / "runs"]
+    assert command(*arguments) == 0
+    shown = capsys.readouterr().out
+    assert "| uniform |" in shown
+    assert "over proposed" in shown
+    rows = json.loads(written.read_text())
+    assert [(row["policy"], row["seed"]) for row in rows] == [
+        ("proposed", 3), ("proposed", 4), ("uniform", 3), ("uniform", 4),
+    ]  # fmt: skip
+    for row in rows:
+        assert set(row) == {
+            "policy", "seed", "reached", "time_to_target", "pilot_time", "rounds", "final_loss",
+        }  # fmt: skip
+        assert (row["pilot_time"] > 0) == (row["policy"] == "proposed")
+    assert rows == as_json(read_runs([tmp_path / "runs"]), Target(loss=1.4))
+    assert "<html" in page.read_text()[:2000]
+    limited = [*arguments[:-6], "--target-loss", 1.4, "--time-limit", 5, "--json", written, "-o", tmp_path / "runs"]
+    assert command(*limited) == 0
+    for row in json.loads(written.read_text()):
+        assert row["reached"] or row["time_to_target"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--policies", "uniform,uniform"], "distinct names"),
+        (["--policies", " , "], "distinct names"),
+        (["--policies", "unifrom"], "did you mean 'uniform'"),
+        (["--policies", "uniform", "--seeds", "0"], "--seeds must be"),
+        (["--policies", "uniform", "--first-seed", "-1"], "--first-seed must be"),
+        (["--policies", "uniform", "--jobs", "0", "--target-loss", "1"], "--jobs must be"),
+        (["--policies", "uniform"], "must have a target"),
+    ],
+)
+def test_bad_comparisons_get_one_sentence(config, capsys, arguments, said):
+    assert command("compare", config, *arguments) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert len(shown.strip().splitlines()) == 1
+
+
+def test_a_diverging_run_is_part_of_the_comparison(config, tmp_path):
+    config.write_text(config.read_text().replace("step_size = 0.05", "step_size = 1e9"))
+    arguments = ["--policies", "uniform,weighted", "--seeds", 1, "--target-loss", 1.4, "-o", tmp_path / "runs"]
+    assert command("compare", config, *arguments, "--json", tmp_path / "runs.json") == 0
+    _, weighted = json.loads((tmp_path / "runs.json").read_text())
+    assert not weighted["reached"]
+
+
+def test_a_ray_cluster_runs_the_same_grid(config, tmp_path):
+    """In a process of its own, since Ray leaves threads and warnings behind."""
+    pytest.importorskip("ray")
+    arguments = ["compare", config, "--policies", "uniform,weighted", "--seeds", "2", "--target-loss", "1.4"]
+    for name, more in (("here", ["--jobs", "1"]), ("there", ["--ray", "local"])):
+        shown = [sys.executable, "-m", "fedtempo", *arguments, *more, "-o", tmp_path / name]
+        subprocess.run(shown, check=True, capture_output=True, timeout=120)
+    here = sorted((tmp_path / "here").rglob(RECORDS))
+    assert len(here) == 4
+    for path in here:
+        assert path.read_bytes() == (tmp_path / "there" / path.relative_to(tmp_path / "here")).read_bytes()
+
+
+REPRODUCE = """
+import sys
+from fedtempo.cli import main
+main(["reproduce", "setup2", "--configs", sys.argv[1], "--seeds", "2", "--jobs", "2",
+      "--records", sys.argv[2] + "/runs", "-o", sys.argv[2] + "/out"])
+"""
+
+
+def test_reproduce_killed_ten_times_ends_with_the_same_tables(config, tmp_path):
+    config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 400"))
+    shown = [sys.executable, "-c", REPRODUCE, config.parent]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    subprocess.run([*shown, tmp_path / "whole"], check=True, capture_output=True, env=environment)
+    chance, kills = random.Random(5), 0
+    while kills < 10:
+        process = subprocess.Popen([*shown, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=chance.uniform(2.0, 5.0))
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    assert kills >= 2
+    subprocess.run([*shown, tmp_path / "killed"], check=True, capture_output=True, env=environment)
+    for name in ("setup2.md", "setup2.png"):
+        assert (tmp_path / "killed/out" / name).read_bytes() == (tmp_path / "whole/out" / name).read_bytes()
+    ours, theirs = (sorted(path.name for path in (tmp_path / x / "runs").rglob("*-seed*")) for x in ("whole", "killed"))
+    assert ours == theirs
+    for path in (tmp_path / "whole/runs").rglob(RECORDS):
+        assert path.read_bytes() == (tmp_path / "killed/runs" / path.relative_to(tmp_path / "whole/runs")).read_bytes()
+
+
+def test_an_orphan_gives_way(config, tmp_path):
+    """Whoever waited for a run was killed: the worker ends, so that a new grid may go on with the run."""
+    config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 1000000"))
+    script = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_grid import jobs_of
+if os.fork() == 0:
+    jobs_of(Path({str(config)!r}), Path({str(tmp_path / "runs")!r}), ["uniform"], [0])[0].run()
+else:
+    while not any(Path({str(tmp_path / "runs")!r}).rglob("records.jsonl")):
+        pass
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    job = jobs_of(config, tmp_path / "runs", ["uniform"], [0])[0]
+    size = -1
+    for _ in range(100):
+        time.sleep(0.2)
+        before, size = size, (job.folder / RECORDS).stat().st_size
+        if before == size:
+            break
+    assert before == size
+    assert not has_ended(job)
+    shutil.rmtree(job.folder)
+
+
+def test_small_reproductions_of_the_impact_of_k_and_e(config, tmp_path):
+    for what in ("impact-of-k", "impact-of-e"):
+        arguments = ["--configs", config.parent, "--seeds", 1, "--jobs", 2, "--records", tmp_path / "runs"]
+        assert command("reproduce", what, *arguments, "-o", tmp_path / "out") == 0
+        assert f"fedtempo reproduce {what} --seeds 1" in (tmp_path / "out" / f"{what}.md").read_text()
+    assert command("reproduce", "table9", "-o", tmp_path / "out") == 2

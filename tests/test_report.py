@@ -1,0 +1,327 @@
+"""The report: its numbers are those of the records, its page needs nothing else, and a browser draws it."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedtempo import InputError
+from fedtempo.experiments import runner
+from fedtempo.experiments.comparison import Target, times_to
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.figures import styles
+from fedtempo.experiments.records import RECORDS
+from fedtempo.experiments.report import as_toml, write_report
+from fedtempo.experiments.report_data import choose_target, headline, plot_data, seconds, sections
+from fedtempo.experiments.results import read_runs
+from fedtempo.simulator.loop import DivergedError
+
+pytest.importorskip("plotly")
+
+SMALL = """
+name = "small"
+[data]
+kind = "synthetic"
+clients = 10
+samples = 800
+[model]
+kind = "softmax"
+[times]
+compute = { kind = "exponential", mean = 900.0 }
+upload = { kind = "uniform", low = 200, high = 2000.0 }
+[training]
+cohort_size = 3
+local_steps = 5
+[stop]
+max_rounds = 12
+[policy.proposed]
+losses = [2.2, 2.1]
+max_rounds = 4
+[presets.best.training]
+link = "shared"
+"""
+TARGET = Target(loss=1.95)
+
+
+def run_small(folder, *, policies=("proposed", "uniform"), seeds=(0, 1), preset="paper", over=None):
+    (folder / "small.toml").write_text(SMALL)
+    experiment, table = read_experiment(folder / "small.toml", preset, over=over)
+    for policy in policies:
+        for seed in seeds:
+            runner.run(experiment, table, policy=policy, seed=seed, folder=folder / f"{policy}{seed}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run_small(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return read_runs([folder])
+
+
+def written(runs, tmp_path, target=None):
+    write_report(runs, tmp_path / "report.html", target=target)
+    return (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def without_plotly(page):
+    """The page without the library's script, which names addresses that it does not load."""
+    return re.sub(r"<script>/\*\*.*?</script>", "", page, flags=re.DOTALL)
+
+
+def seconds_to(folder, loss):
+    """Seconds of training to a loss and seconds of pilots, straight from the lines of a run."""
+    lines = [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
+    pilots = sum(line["round_time"] for line in lines if line.get("phase", "train") != "train")
+    taken = 0.0
+    for line in lines:
+        if line.get("phase") == "train":
+            taken += line["round_time"]
+            if line["loss"] <= loss:
+                return taken, pilots
+    return None, pilots
+
+
+def test_the_table_has_the_numbers_of_the_records(folder, runs, tmp_path):
+    page = written(runs, tmp_path, TARGET)
+    for policy in ("proposed", "uniform"):
+        found = [seconds_to(folder / f"{policy}{seed}", TARGET.loss) for seed in (0, 1)]
+        assert None not in [taken for taken, _ in found], "the target must be one that all reach"
+        taken, pilots = np.array(found).T
+        row = re.search(rf"<tr[^>]*><th[^>]*><svg.*?</svg>{policy}</th>(.*?)</tr>", page)[1]
+        cells = re.findall(r"<td>(.*?)</td>", row)
+        assert taken.mean() > 1000, "the numbers must need separators"
+        assert cells[0] == f"{taken.mean():,.0f} ± {taken.std(ddof=1):,.0f}"
+        half_width = 12.706204736 * taken.std(ddof=1) / 2**0.5  # Student's t with one degree of freedom
+        assert cells[1] == f"{max(0, taken.mean() - half_width):,.0f} to {taken.mean() + half_width:,.0f}"
+        if policy == "proposed":
+            assert cells[4] == f"{pilots.mean():,.0f}"
+            assert cells[5] == f"{(taken + pilots).mean():,.0f} ± {(taken + pilots).std(ddof=1):,.0f}"
+        else:
+            assert cells[4] == "–"
+        assert cells[6] == "0 of 2"
+
+
+def test_runs_that_miss_the_target_are_counted_and_bounds_are_called_bounds(runs, tmp_path):
+    target = Target(loss=float(min(run.loss.min() for run in runs) - 0.01))
+    page = written(runs, tmp_path, target)
+    assert "No policy reached loss" in page
+    assert page.count("2 of 2<small>2 at the limit</small>") == 2
+    given = np.mean([run.time[-1] for run in runs if run.policy == "uniform"])
+    assert f"&gt; {given:,.0f} ±" in page
+
+
+def test_the_headline_names_the_first_and_the_ratios(runs):
+    times = times_to(runs, TARGET)
+    first, last = sorted(times.values(), key=lambda one: one.mean)
+    said = headline(times, TARGET)
+    assert said.startswith(f"{first.policy} was first at loss 1.95, after {first.mean:,.0f} s in the mean of 2 seeds.")
+    assert f"{last.policy} took {last.mean / first.mean:.2f} times as long (95 % interval" in said
+    assert "With the time of pilots counted, uniform is" in said
+
+
+def test_the_target_is_the_one_of_the_configuration_or_a_loss_that_all_reach(runs):
+    target = choose_target(runs)
+    assert target.accuracy is None
+    worst = max(run.loss.min() for run in runs)
+    assert worst <= target.loss <= 1.01 * worst
+    assert all(times.missed == 0 for times in times_to(runs, target).values())
+    asked = [
+        replace(run, header=run.header | {"config": run.header["config"] | {"stop": {"target_accuracy": 0.5}}})
+        for run in runs
+    ]
+    assert choose_target(asked) == Target(accuracy=0.5)
+
+
+def test_runs_with_other_settings_are_not_averaged_and_equal_ones_count_once(runs, tmp_path):
+    run_small(tmp_path, policies=["uniform"], seeds=[0], over={"training": {"cohort_size": 5}})
+    (section,) = sections([*runs, *read_runs([tmp_path]), runs[0]])
+    assert list(section.groups) == [
+        "proposed, cohort_size 3",
+        "uniform, cohort_size 3",
+        "uniform, cohort_size 5",
+    ]
+    assert section.duplicates == 1
+    assert len(section.runs) == 5
+
+
+def test_presets_get_sections_of_their_own(runs, tmp_path):
+    run_small(tmp_path, policies=["uniform"], seeds=[0], preset="best")
+    found = sections([*runs, *read_runs([tmp_path])])
+    assert [section.title for section in found] == ["small, preset paper", "small, preset best"]
+
+
+def test_plots_show_what_was_drawn_and_how_long_it_took(runs):
+    (section,) = sections(runs, TARGET)
+    data = plot_data(section, styles(section.groups))
+    fleet = data["fleet"]
+    noted = [group["noted"] for group in fleet["groups"]]
+    assert noted == [True, False]
+    uniform = [run for run in runs if run.policy == "uniform"]
+    draws = np.zeros(10)
+    for run in uniform:
+        for record in run.trained:
+            for member, count in zip(record["members"], record["counts"], strict=True):
+                draws[member] += count
+    assert fleet["groups"][1]["draws"] == draws[fleet["client"]].tolist()
+    np.testing.assert_allclose(fleet["groups"][1]["share"], (draws / draws.sum())[fleet["client"]], rtol=1e-4)
+    record = uniform[0].trained[0]
+    place = fleet["client"].index(record["members"][0])
+    assert fleet["compute"][place] == pytest.approx(record["compute_time"][0], rel=1e-4)
+    assert fleet["speed"] == sorted(fleet["speed"])
+    times = np.concatenate([np.diff(run.time, prepend=0) for run in uniform])
+    assert data["rounds"][1]["quantiles"][2] == pytest.approx(np.median(times), rel=1e-4)
+
+
+def test_nothing_comes_from_elsewhere_and_equal_runs_give_equal_bytes(runs, tmp_path):
+    page = written(runs, tmp_path)
+    own = without_plotly(page)
+    assert len(own) < 200_000
+    assert "Plotly.react" in own
+    assert not re.findall(r"(?:https?:)?//[a-z]", own)
+    for address in re.findall(r"(?:src|href)\s*=\s*[\"']([^\"']*)", own):
+        assert address.startswith("#")
+    assert "url(" not in own
+    assert "@import" not in own
+    assert "default-src 'none'" in own
+    assert written(runs, tmp_path) == page
+
+
+def test_names_are_text(runs, tmp_path):
+    named = [
+        replace(run, header=run.header | {"experiment": "<b>x</b>"}, policy=f"</script><i>{run.policy}</i>")
+        for run in runs
+    ]
+    page = written(named, tmp_path)
+    assert "<b>x</b>" not in page
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
+    assert "<i>" not in without_plotly(page)
+    assert page.count("</script>") == 3
+
+
+def test_the_page_tells_how_to_run_it_again_to_the_byte(folder, runs, tmp_path, monkeypatch, capsys):
+    from fedtempo.cli import main
+
+    page = written(runs, tmp_path)
+    config, commands = (html.unescape(text) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL))
+    assert tomllib.loads(config) == runs[0].header["config"]
+    assert commands.splitlines() == [
+        f"fedtempo run CONFIG --policy {policy} --seed {seed}" for policy in ("proposed", "uniform") for seed in (0, 1)
+    ]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "CONFIG").write_text(config)
+    with pytest.raises(SystemExit) as ended:
+        main([*commands.splitlines()[1].split()[1:], "-o", "again"])
+    assert ended.value.code == 0
+    assert (tmp_path / "again" / RECORDS).read_bytes() == (folder / "proposed1" / RECORDS).read_bytes()
+    assert runs[0].header["data_checksum"] in page
+    assert f"numpy {np.__version__}" in page
+
+
+def test_tables_become_toml():
+    table = {
+        "name": 'a "b" \\ \n ü', "on": True, "x": 1e-9, "far": float("inf"), "none": [], "empty": {},
+        "list": [1, 2.5, "c", [{"kind": "d"}]], "deep": {"er": {"n": 1}, "odd key": 2}, "1.5": {"é": {"y": -3}},
+    }  # fmt: skip
+    assert tomllib.loads(as_toml(table)) == table
+
+
+def test_runs_that_failed_are_listed(runs, tmp_path):
+    with pytest.raises(DivergedError):
+        run_small(tmp_path, policies=["uniform"], seeds=[2], over={"training": {"step_size": 1e6}})
+    shutil.copytree(runs[0].folder, tmp_path / "cut")
+    whole = (tmp_path / "cut" / RECORDS).read_bytes().splitlines(keepends=True)
+    (tmp_path / "cut" / RECORDS).write_bytes(b"".join(whole[:-5]))
+    (cut,) = read_runs([tmp_path / "cut"])
+    page = written([*runs[2:], *read_runs([tmp_path])], tmp_path, TARGET)
+    assert "2 runs of 4 did not come to an end" in page
+    assert f"unfinished after {len(cut.trained)} rounds" in page
+    assert "training diverged in round" in page
+    only_header = tmp_path / "begun"
+    only_header.mkdir()
+    (only_header / RECORDS).write_bytes(whole[0])
+    assert "unfinished after 0 rounds" in written(read_runs([only_header]), tmp_path)
+
+
+def test_a_report_of_nothing_is_refused(tmp_path):
+    with pytest.raises(InputError, match="at least one run"):
+        write_report([], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0, "0"), (1234.5, "1,234"), (99.96, "100.0"), (0.01234, "0.0123"), (3.14159, "3.14")]
+)
+def test_seconds_have_three_digits(value, said):
+    assert seconds(value) == said
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+# Windows are never as narrow as a phone, frames are. The frame's page is read once it is drawn, and again after a click
+# on each of its buttons; a second click takes it back.
+FRAME = """<!doctype html><body style="margin:0">
+<iframe src="report.html" style="border:0;width:%dpx;height:%dpx"></iframe>
+<script>
+const frame = document.querySelector("iframe"), pause = () => new Promise((done) => setTimeout(done, 50));
+addEventListener("load", async () => {
+  const page = frame.contentDocument, root = page.documentElement, told = document.documentElement.dataset;
+  while (root.dataset.ready !== "true" && !root.dataset.errors) await pause();
+  const traces = () => page.querySelectorAll(".plot .trace").length;
+  Object.assign(told, root.dataset, { plots: page.querySelectorAll(".plot .main-svg").length, before: traces() });
+  const pressed = {};
+  for (const button of page.querySelectorAll("button")) {
+    button.click();
+    await pause();
+    pressed[button.textContent] = traces();
+    button.click();
+    await pause();
+  }
+  Object.assign(told, { pressed: JSON.stringify(pressed), errors: root.dataset.errors || "", wide: root.scrollWidth });
+  told.done = "true";
+});
+</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_a_browser_draws_the_page_without_error_or_sideways_scrolling(runs, tmp_path, width, height):
+    long_name = "a-policy-whose-name-is-longer-than-the-screen-of-any-telephone-is-wide"
+    named = [replace(run, policy=long_name if run.policy == "uniform" else "<b>x</b>") for run in runs]
+    written(named, tmp_path, TARGET)
+    (tmp_path / "frame.html").write_text(FRAME % (width, height))
+    options = ["--headless", "--disable-gpu", "--disable-background-networking", "--allow-file-access-from-files"]
+    options += ["--no-sandbox"] if os.geteuid() == 0 else []
+    shown = subprocess.run(
+        [
+            BROWSER, *options, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={max(width, 500)},{height}",
+            "--virtual-time-budget=20000", "--dump-dom", (tmp_path / "frame.html").as_uri(),
+        ],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    told = {name: html.unescape(value) for name, value in re.findall(r'data-([a-z]+)="([^"]*)"', shown[:5000])}
+    assert told["done"] == "true"
+    assert told["errors"] == ""
+    assert told["ready"] == "true"
+    assert int(told["width"]) == width, "the page must have been as narrow as asked"
+    assert told["overflow"] == "0"
+    assert int(told["wide"]) <= width
+    # For each of two groups: a band and a mean in three panels, a scatter in two, a box. Seeds replace a band by two.
+    traces = 2 * (3 * 2 + 2 + 1)
+    assert int(told["before"]) == int(told["traces"]) == traces
+    pressed = json.loads(told["pressed"])
+    assert pressed["<b>x</b>"] == traces / 2
+    assert pressed[long_name] == traces / 2
+    assert pressed["single seeds"] == traces + 2 * 3
+    assert pressed["log x"] == pressed["log y"] == traces
