@@ -16,6 +16,7 @@ from fedtempo.experiments.figures import (
     average,
     curve,
     draw_comparison,
+    grouped,
     log_axes,
     styles,
     thinned,
@@ -131,6 +132,13 @@ def test_styles_differ_and_known_policies_keep_theirs():
     mixed = styles(["mine", "proposed", "yours", "weighted"])
     assert len({style.colour for style in mixed.values()}) == 4
     assert mixed["proposed"].colour == COLOURS[0]
+
+
+def test_groups_stand_in_the_order_of_their_numbers():
+    runs = [hand_made([1.0], policy=label) for label in ("K = 10", "b", "K = 5", "K = 5", "K = 7.5", "K")]
+    groups = grouped(runs)
+    assert list(groups) == ["K", "K = 5", "K = 7.5", "K = 10", "b"]
+    assert groups["K = 5"] == [runs[2], runs[3]]
 
 
 def test_figures_are_written_and_equal_runs_give_equal_bytes(runs, tmp_path):

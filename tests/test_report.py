@@ -126,7 +126,7 @@ def test_the_headline_names_the_first_and_the_ratios(runs):
     times = times_to(runs, TARGET)
     first, last = sorted(times.values(), key=lambda one: one.mean)
     said = headline(times, TARGET)
-    assert said.startswith(f"{first.policy} was first at loss 1.95, after {first.mean:,.0f} s in the mean of 2 seeds.")
+    assert said.startswith(f"{first.policy} was first at loss 1.95 after {first.mean:,.0f} s in the mean of 2 seeds.")
     assert f"{last.policy} took {last.mean / first.mean:.2f} times as long (95 % interval" in said
     assert "With the time of pilots counted, uniform is" in said
 
@@ -159,7 +159,7 @@ def test_runs_with_other_settings_are_not_averaged_and_equal_ones_count_once(run
 def test_presets_get_sections_of_their_own(runs, tmp_path):
     run_small(tmp_path, policies=["uniform"], seeds=[0], preset="best")
     found = sections([*runs, *read_runs([tmp_path])])
-    assert [section.title for section in found] == ["small, preset paper", "small, preset best"]
+    assert [section.title for section in found] == ["small, preset best", "small, preset paper"]
 
 
 def test_plots_show_what_was_drawn_and_how_long_it_took(runs):

@@ -1,6 +1,7 @@
 """Runs as pictures for print: loss and accuracy against simulated time, loss against rounds, as in Figures 3 to 6."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,11 +145,16 @@ def policy_name(run: Run) -> str:
 
 
 def grouped(runs: Iterable[Run], labels: Callable[[Run], str] = policy_name) -> dict[str, list[Run]]:
-    """Return runs by label, in the order of their first one."""
+    """Return runs by label, in the order of their names, where K = 5 comes before K = 10."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(labels(run), []).append(run)
-    return groups
+    return {label: groups[label] for label in sorted(groups, key=_by_numbers)}
+
+
+def _by_numbers(label: str) -> list[tuple[float, str]]:
+    parts = re.split(r"(\d+(?:\.\d+)?)", label)
+    return [(float(part), "") if place % 2 else (-1.0, part) for place, part in enumerate(parts)]
 
 
 def draw_comparison(

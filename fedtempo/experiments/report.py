@@ -51,10 +51,12 @@ def write_report(runs: list[Run], path: Path, *, target: Target | None = None) -
 
 def page(parts: Sequence[Section]) -> str:
     """Return the whole page."""
-    look = styles(label for section in parts for label in section.groups)
-    data = [plot_data(section, look) for section in parts]
+    looks = [styles(section.groups) for section in parts]
+    data = [plot_data(section, look) for section, look in zip(parts, looks, strict=True)]
     titles = [section.title for section in parts] if len(parts) > 1 else ["Results"]
-    bodies = [_section(section, number, titles[number], look, data[number]) for number, section in enumerate(parts)]
+    bodies = [
+        _section(section, number, titles[number], looks[number], data[number]) for number, section in enumerate(parts)
+    ]
     runs = sum(len(section.runs) for section in parts)
     title = escape(parts[0].title if len(parts) == 1 else "Experiments")
     lead = f"{_count(runs, 'run')} of {_count(len(parts), 'experiment')}. Times are simulated seconds of training."
@@ -257,7 +259,7 @@ def _problems(section: Section) -> str:
 
 
 def _origin(section: Section) -> str:
-    runs = section.runs
+    runs = [run for group in section.groups.values() for run in group]
     facts = [
         ("Data", _each(runs, lambda run: str(run.header.get("data", "")))),
         ("Checksum", _each(runs, lambda run: str(run.header["data_checksum"]))),
@@ -283,13 +285,10 @@ def _again(config: dict[str, Any], runs: list[Run]) -> str:
     ]
     labels = ", ".join(dict.fromkeys(run.policy for run in runs))
     return f"""<details>
-<summary>Configuration <span>{escape(labels)}</span></summary>
-<p>With preset and options already in place: save it as CONFIG, beside the files that it names.</p>
+<summary>Configuration and commands <span>{escape(labels)}</span></summary>
+<p>Preset and options are already in it. To run it again, save this as CONFIG, beside the files that it names:</p>
 <pre tabindex="0">{escape(as_toml(config))}</pre>
-</details>
-<details>
-<summary>Commands <span>{_count(len(commands), "run")}</span></summary>
-<p>CONFIG is the configuration above.</p>
+<p>and give these commands:</p>
 <pre tabindex="0">{escape(chr(10).join(commands))}</pre>
 </details>
 """

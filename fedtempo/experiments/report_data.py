@@ -63,7 +63,7 @@ def sections(runs: Iterable[Run], target: Target | None = None) -> list[Section]
         raise InputError("a report must have at least one run, got none")
     found = []
     for name, group in by_name.items():
-        by_preset = grouped(group, lambda run: str(run.header.get("preset")))
+        by_preset = grouped(group, _preset)
         for preset, members in by_preset.items():
             shown, duplicates = _once_each(labelled(members))
             title = name if len(by_preset) == 1 else f"{name}, preset {preset}"
@@ -109,7 +109,7 @@ def headline(times: dict[str, Times], target: Target) -> str:
     if any(one.pilots.any() for one in times.values()):
         with_pilots = {label: one.with_pilots() for label, one in times.items()}
         first, counted = fastest(times), fastest(with_pilots)
-        if first is not None and counted is not None:
+        if first is not None and counted is not None and len(times) > 1:
             who = f"{first.policy} is still" if counted.policy == first.policy else f"{counted.policy} is"
             said += f" With the time of pilots counted, {who} first, after {seconds(counted.mean)} s."
     return said
@@ -126,7 +126,8 @@ def _fastest_said(times: dict[str, Times], target: Target) -> str:
         counts = [f"{label} in {one.reached.sum()} of {one.reached.size}" for label, one in times.items()]
         return f"No policy reached {target} in all of its runs: {', '.join(counts)}."
     runs = "in its only run" if len(first.seeds) == 1 else f"in the mean of {len(first.seeds)} seeds"
-    said = f"{first.policy} was first at {target}, after {seconds(first.mean)} s {runs}."
+    verb = "was first at" if len(times) > 1 else "reached"
+    said = f"{first.policy} {verb} {target} after {seconds(first.mean)} s {runs}."
     others = []
     for one in sorted(times.values(), key=lambda one: (one.missed, one.mean)):
         if one is first:
@@ -270,6 +271,10 @@ def _round_times(group: list[Run]) -> dict[str, Any]:
     if not times.size:
         return {"rounds": 0}
     return {"rounds": times.size, "mean": float(times.mean()), "quantiles": _short(np.quantile(times, WHISKERS))}
+
+
+def _preset(run: Run) -> str:
+    return str(run.header.get("preset"))
 
 
 def _settings(run: Run) -> dict[str, Any]:
