@@ -119,7 +119,7 @@ def test_runs_that_miss_the_target_are_counted_and_bounds_are_called_bounds(runs
     assert "No policy reached loss" in page
     assert page.count("2 of 2<small>2 at the limit</small>") == 2
     given = np.mean([run.time[-1] for run in runs if run.policy == "uniform"])
-    assert f"&gt; {given:,.0f} ±" in page
+    assert f"<td>&gt; {given:,.0f}</td>" in page
 
 
 def test_the_headline_names_the_first_and_the_ratios(runs):
@@ -182,6 +182,15 @@ def test_plots_show_what_was_drawn_and_how_long_it_took(runs):
     assert fleet["speed"] == sorted(fleet["speed"])
     times = np.concatenate([np.diff(run.time, prepend=0) for run in uniform])
     assert data["rounds"][1]["quantiles"][2] == pytest.approx(np.median(times), rel=1e-4)
+
+
+def test_runs_of_different_fleets_share_no_scatter_plot(runs, tmp_path):
+    run_small(tmp_path, policies=["uniform"], seeds=[0], over={"data": {"clients": 12}})
+    both = [*runs, *read_runs([tmp_path])]
+    (section,) = sections(both)
+    assert list(section.groups)[-1] == "uniform, data.clients 12"
+    assert plot_data(section, styles(section.groups))["fleet"] is None
+    assert "there is no one fleet to show" in written(both, tmp_path)
 
 
 def test_nothing_comes_from_elsewhere_and_equal_runs_give_equal_bytes(runs, tmp_path):
@@ -251,7 +260,10 @@ def test_runs_that_failed_are_listed(runs, tmp_path):
     only_header = tmp_path / "begun"
     only_header.mkdir()
     (only_header / RECORDS).write_bytes(whole[0])
-    assert "unfinished after 0 rounds" in written(read_runs([only_header]), tmp_path)
+    page = written(read_runs([only_header]), tmp_path)
+    assert "unfinished after 0 rounds" in page
+    assert "there are no curves" in page
+    assert "data-plot" not in page.split("<script")[0]
 
 
 def test_a_report_of_nothing_is_refused(tmp_path):
@@ -317,8 +329,9 @@ def test_a_browser_draws_the_page_without_error_or_sideways_scrolling(runs, tmp_
     assert int(told["width"]) == width, "the page must have been as narrow as asked"
     assert told["overflow"] == "0"
     assert int(told["wide"]) <= width
-    # For each of two groups: a band and a mean in three panels, a scatter in two, a box. Seeds replace a band by two.
-    traces = 2 * (3 * 2 + 2 + 1)
+    # For each of two groups: a band and a mean in three panels, a scatter in two, a box with a place to point at. Seeds
+    # replace a band by two.
+    traces = 2 * (3 * 2 + 2 + 2)
     assert int(told["before"]) == int(told["traces"]) == traces
     pressed = json.loads(told["pressed"])
     assert pressed["<b>x</b>"] == traces / 2

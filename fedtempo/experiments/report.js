@@ -70,6 +70,7 @@
     for (const [name, axis] of [["x", shape.xaxis], ["y", shape.yaxis]]) {
       if (axis.type !== "log") continue;
       const values = traces.flatMap((trace) => trace[name] || []).filter((value) => value > 0);
+      if (!values.length) continue;
       const decades = Math.log10(values.reduce((a, b) => Math.max(a, b), 0) / values.reduce((a, b) => Math.min(a, b), Infinity));
       axis.dtick = decades < 2.2 ? "D2" : 1;
     }
@@ -147,7 +148,14 @@
       traces.push({
         type: "box", orientation: "h", y: [name], name, lowerfence: low, q1, median, q3, upperfence: high,
         mean: [times.mean], boxmean: true, line: { color: colour, width: 1.8 }, fillcolor: faded(colour, 0.25), width: 0.55,
-        hoverinfo: "x",
+        hoverinfo: "skip", // eight labels on top of each other; the next trace says it in one
+      });
+      traces.push({
+        x: median, y: [name], name, mode: "markers", marker: { size: 36, opacity: 0 }, customdata: [[...times.quantiles, times.mean, times.rounds]],
+        hovertemplate:
+          "<b>%{fullData.name}</b>, %{customdata[6]:,} rounds<br>median %{customdata[2]:.3~g} s, mean %{customdata[5]:.3~g} s" +
+          "<br>middle half %{customdata[1]:.3~g} to %{customdata[3]:.3~g} s" +
+          "<br>5 % to 95 %: %{customdata[0]:.3~g} to %{customdata[4]:.3~g} s<extra></extra>",
       });
     });
     const x = axis("seconds of a round", state.log.x, state.log.x ? {} : { rangemode: "tozero" });
@@ -168,10 +176,11 @@
           this.shown[Number(button.dataset.group)] = this.toggle(button);
           this.draw();
         });
-      element.querySelector("[data-seeds]").addEventListener("click", (event) => {
-        this.seeds = this.toggle(event.currentTarget);
-        this.draw();
-      });
+      for (const button of element.querySelectorAll("[data-seeds]"))
+        button.addEventListener("click", () => {
+          this.seeds = this.toggle(button);
+          this.draw();
+        });
     }
 
     plot(place) {
@@ -205,7 +214,7 @@
         : plot.name === "rounds"
           ? drawRounds(this.data, state)
           : drawFleet(this.data, plot.name, state);
-      if (plot.name === "rounds") plot.place.style.height = `${90 + 44 * Math.max(1, traces.length)}px`;
+      if (plot.name === "rounds") plot.place.style.height = `${90 + 22 * Math.max(2, traces.length)}px`;
       return Plotly.react(plot.place, traces, withTicks(shape, traces), config);
     }
 

@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedtempo.checks import MissingDependencyError
 from fedtempo.experiments.comparison import Target, Times, ratio, times_to
 from fedtempo.experiments.figures import BAND, Style, reaches, styles
@@ -100,16 +102,26 @@ def _contents(parts: Sequence[Section]) -> str:
 
 def _section(section: Section, number: int, title: str, look: dict[str, Style], data: dict[str, Any]) -> str:
     found = [(target, times_to(section.runs, target)) for target in section.targets]
-    said = [headline(times, target) for target, times in found] or ["No run has been evaluated, so there is no target."]
-    names = ", ".join(section.groups)
+    said = [headline(times, target) for target, times in found] or ["There is no target."]
+    evaluated = any(np.isfinite(run.loss).any() for run in section.runs)
+    plots = _plots(section, look, data["fleet"]) if evaluated else "<p>No run was evaluated: there are no curves.</p>"
     return f"""
 <section id="experiment-{number}" data-number="{number}" aria-labelledby="title-{number}">
 <h2 id="title-{number}">{escape(title)}</h2>
 {"".join(f'<p class="headline">{escape(one)}</p>' for one in said)}
 {_problems(section)}
-<h3>Time to the target</h3>
+{"<h3>Time to the target</h3>" if found else ""}
 {"".join(_table(section, target, times, look) for target, times in found)}
-<div>
+{plots}
+<h3>What was run</h3>
+{_origin(section)}
+</section>
+"""
+
+
+def _plots(section: Section, look: dict[str, Style], fleet: dict[str, Any] | None) -> str:
+    names = ", ".join(section.groups)
+    return f"""<div>
 <h3>Curves</h3>
 {_legend(section, look)}
 <div class="plots">
@@ -119,18 +131,14 @@ def _section(section: Section, number: int, title: str, look: dict[str, Style], 
 </div>
 <p class="note">{CURVES_SAID}</p>
 <h3>Who trains</h3>
-{_fleet(data["fleet"], names)}
+{_fleet(fleet, names)}
 <h3>How long rounds take</h3>
 <div class="plots">
 {_figure("rounds", f"Distribution of round times for {names}", "Round times", log="x", wide=True)}
 </div>
 <p class="note">Boxes span the middle half of the rounds of training, whiskers 5 % to 95 % of them; the line
 in a box is the median, the dashed one the mean.</p>
-</div>
-<h3>What was run</h3>
-{_origin(section)}
-</section>
-"""
+</div>"""
 
 
 def _table(section: Section, target: Target, times: dict[str, Times], look: dict[str, Style]) -> str:
@@ -152,13 +160,9 @@ def _table(section: Section, target: Target, times: dict[str, Times], look: dict
 
 
 def _row(times: Times, first: Times | None, runs: list[Run], target: Target, style: Style) -> str:
-    late = "&gt; " if times.missed else ""
-    cells = [late + _spread(times), _interval(times), _ratio(times, first)]
-    cells.append(f"{late}{times.rounds.mean():,.0f}")
-    if times.pilots.any():
-        cells += [seconds(float(times.pilots.mean())), late + _spread(times.with_pilots())]
-    else:
-        cells += [NONE, late + _spread(times)]
+    cells = [_spread(times), _interval(times), _ratio(times, first)]
+    cells.append(_bound(times, f"{times.rounds.mean():,.0f}"))
+    cells += [seconds(float(times.pilots.mean())) if times.pilots.any() else NONE, _spread(times.with_pilots())]
     missed = [run for run in runs if not reaches(run, target)]
     why = f"<small>{escape(why_missed(missed))}</small>" if missed else ""
     cells.append(f"{times.missed} of {len(runs)}{why}")
@@ -167,9 +171,14 @@ def _row(times: Times, first: Times | None, runs: list[Run], target: Target, sty
     return f"<tr{best}>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
 
 
+def _bound(times: Times, mean: str) -> str:
+    """Return a mean, or where a run missed the target what it exceeds; nothing where no run trained at all."""
+    return (f"&gt; {mean}" if times.missed else mean) if times.seconds.any() else NONE
+
+
 def _spread(times: Times) -> str:
-    if len(times.seeds) == 1:
-        return seconds(times.mean)
+    if times.missed or len(times.seeds) == 1:
+        return _bound(times, seconds(times.mean))
     return f"{seconds(times.mean)} ± {seconds(times.deviation, times.mean)}"
 
 

@@ -1,5 +1,6 @@
 """What a report says of some runs: who was first at the target, by how much, and what its plots show."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.experiments.comparison import Target, Times, ratio
 from fedtempo.experiments.figures import (
     AXIS_LABELS,
+    MOST_POINTS,
     PANELS,
     Style,
     average,
@@ -26,6 +28,7 @@ from fedtempo.experiments.results import Run
 from fedtempo.theory.estimation import estimate_gradient_bounds
 
 MOST_CLIENTS = 1500  # that a scatter plot shows
+SEED_POINTS = 240  # of the curve of one seed, a thin line among many
 DIGITS = 5  # of the numbers in curves
 WHISKERS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the round times
 SEEN = ("members", "compute_time", "upload_time", "largest_gradient_norm")  # of a record: a client's own numbers
@@ -191,7 +194,10 @@ def _panel(groups: dict[str, list[Run]], target: Target, x: str, y: str) -> dict
         drawn.append({
             "mean": _points(one.x, one.mean),
             "band": [_short(band[0]), _short(band[1])] if len(group) > 1 else [[], []],
-            "seeds": [{"seed": run.seed, "points": _points(c.x, c.y)} for run, c in zip(group, curves, strict=True)],
+            "seeds": [
+                {"seed": run.seed, "points": _points(c.x, c.y, SEED_POINTS)}
+                for run, c in zip(group, curves, strict=True)
+            ],
         })  # fmt: skip
     log_x, log_y = log_axes(averages, y)
     return {
@@ -208,8 +214,9 @@ def fleet_data(groups: dict[str, list[Run]]) -> dict[str, Any] | None:
     """
     runs = [run for group in groups.values() for run in group]
     fleets = {repr([run.header["config"].get(name) for name in FLEET_SETTINGS]) for run in runs}
-    columns = _clients(runs)
-    if len(fleets) > 1 or len({run.header["data_checksum"] for run in runs}) > 1 or columns is None:
+    alike = len(fleets) == 1 and len({run.header["data_checksum"] for run in runs}) == 1
+    columns = _clients(runs) if alike else None
+    if columns is None:
         return None
     order = np.argsort(columns["speed"], kind="stable")  # the fastest and the slowest are always shown
     shown = order[np.unique(np.linspace(0, order.size - 1, min(order.size, MOST_CLIENTS)).astype(np.int64))]
@@ -239,29 +246,38 @@ def _clients(runs: Sequence[Run]) -> dict[str, Vector] | None:
 
     None if nobody has.
     """
-    rows = (row for run in runs for record in run.records for row in zip(*(record[n] for n in SEEN), strict=True))
-    seen = [row for row in rows if None not in row]
-    if not any(norm for *_, norm in seen):
-        return None
     samples = np.array(runs[0].header["samples"], dtype=np.float64)
-    who, compute, upload, norm = (np.array(column, dtype=np.float64) for column in zip(*seen, strict=True))
-    who = who.astype(np.int64)
-    times = np.bincount(who, minlength=samples.size)
-    client = np.flatnonzero(times)
-    compute, upload = (np.bincount(who, sums, samples.size)[client] / times[client] for sums in (compute, upload))
-    bound = estimate_gradient_bounds(who, norm, num_clients=samples.size).gradient_bound[client]
+    count, compute, upload, norm = np.zeros((4, samples.size))
+    for run in runs:
+        columns = [_column(run.records, name) for name in SEEN]
+        who, *seen = (column[~np.isnan(columns[1])] for column in columns)  # those that failed have no times
+        members = who.astype(np.int64)
+        count += np.bincount(members, minlength=samples.size)
+        compute += np.bincount(members, seen[0], samples.size)
+        upload += np.bincount(members, seen[1], samples.size)
+        np.maximum.at(norm, members, seen[2])
+    client = np.flatnonzero(count)
+    if not norm.any():
+        return None
+    compute, upload = compute[client] / count[client], upload[client] / count[client]
+    bound = estimate_gradient_bounds(client, norm[client], num_clients=samples.size).gradient_bound[client]
     return {
         "client": client.astype(np.float64), "samples": samples[client], "compute": compute, "upload": upload,
         "speed": compute + upload, "norm": bound, "importance": samples[client] / samples.sum() * bound,
     }  # fmt: skip
 
 
+def _column(records: Iterable[dict[str, Any]], name: str) -> Vector:
+    """Return the numbers of all members in all rounds, NaN for None."""
+    return np.array(list(itertools.chain.from_iterable(record[name] for record in records)), dtype=np.float64)
+
+
 def _shares(group: list[Run], num_clients: int) -> tuple[bool, Vector, Integers]:
     """Return whether the policy noted q, the share of each client, and how often it was drawn in training."""
     draws = np.zeros(num_clients, dtype=np.int64)
     for run in group:
-        for record in run.trained:
-            np.add.at(draws, record["members"], record["counts"])
+        members, counts = (_column(run.trained, name).astype(np.int64) for name in ("members", "counts"))
+        np.add.at(draws, members, counts)
     noted = [run.note["sampling_prob"] for run in group if "sampling_prob" in run.note]
     return bool(noted), np.mean(noted, axis=0) if noted else draws / max(1, draws.sum()), draws
 
@@ -309,8 +325,8 @@ def _once_each(runs: Iterable[Run]) -> tuple[list[Run], int]:
     return list(found.values()), total - len(found)
 
 
-def _points(x: Vector, y: Vector) -> list[list[float]]:
-    shown = thinned(y)
+def _points(x: Vector, y: Vector, most: int = MOST_POINTS) -> list[list[float]]:
+    shown = thinned(y, most)
     return [_short(x[shown]), _short(y[shown])]
 
 

@@ -76,6 +76,21 @@ def time_table(
     return markdown(headings + (["paper (s)"] if paper is not None else []), rows)
 
 
+def ratio_table(runs: Sequence[Run], target: Target, paper: dict[str, tuple[float, float] | None] | None = None) -> str:
+    """Table 3 in short: how many times longer each baseline takes than the paper's scheme."""
+    found = times_to(runs, target)
+    rows = []
+    for policy in ("uniform", "weighted", "statistical"):
+        times = found[policy]
+        counted = factor(times.with_pilots(), found["proposed"].with_pilots())
+        rows.append([policy, factor(times, found["proposed-oracle"]), factor(times, found["proposed"]), counted])
+        if paper is not None:
+            theirs, ours = paper[policy], paper["proposed"]
+            rows[-1].append(f"{theirs[0] / ours[0]:.1f} ×" if theirs and ours else "not reached")
+    headings = [f"to {target}", "over proposed-oracle", "over proposed", "over proposed, all pilots counted"]
+    return markdown(headings + (["paper"] if paper is not None else []), rows)
+
+
 def fleet_of(runs: Sequence[Run]) -> Fleet:
     """Return the fleet that the records of some runs show."""
     return measured_fleet(runs[0].header["samples"], (record for run in runs for record in run.records))[0]
