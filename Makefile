@@ -8,7 +8,7 @@ INSTALL := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python i
 .PHONY: help demo test check lint bench format hooks clean
 
 help:
-	@echo "make demo    plan the example fleet: table, demo/plan.csv, demo/plan.png"
+	@echo "make demo    compare four policies on Setup 2: table, demo/report.html"
 	@echo "make test    run the tests"
 	@echo "make check   lint, types, direction of imports, tests"
 	@echo "make bench   measure, as ratios, what the documentation claims"
@@ -18,8 +18,8 @@ help:
 
 demo: $(VENV)/.report
 	@mkdir -p demo
-	$(BIN)/fedtempo plan examples/fleet.csv --model-size 5 --optimise-cohort --beta-over-alpha 0.1 \
-	  --rounds-weighted 300 -o demo/plan.csv --plot demo/plan.png
+	$(BIN)/fedtempo compare configs/setup2.toml --policies uniform,weighted,statistical,proposed --seeds 3 \
+	  --target-loss 1.0 -o demo/runs --report demo/report.html
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto

@@ -259,3 +259,32 @@ def test_small_reproductions_of_the_impact_of_k_and_e(config, tmp_path):
         assert command("reproduce", what, *arguments, "-o", tmp_path / "out") == 0
         assert f"fedtempo reproduce {what} --seeds 1" in (tmp_path / "out" / f"{what}.md").read_text()
     assert command("reproduce", "table9", "-o", tmp_path / "out") == 2
+
+
+def test_tuning_names_the_best_of_each_policy(config, tmp_path, capsys):
+    arguments = ["tune", config, "--policies", "uniform,proposed", "--step-sizes", "0.05,1e9", "--cohort-sizes", "2,4"]
+    arguments += ["--seeds", 2, "--target-loss", 1.6, "--preset", "best", "-o", tmp_path / "runs"]
+    assert command(*arguments) == 0
+    shown = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("| ")][
+        1:
+    ]
+    assert len(rows) == 8
+    for policy in ("uniform", "proposed"):
+        (best,) = [row for row in rows if row[0] == policy and row[4] == "best"]
+        assert best[1] == "0.05", "a diverging step size is not the best"
+        assert f"[presets.best.policy.{policy}.training]\nstep_size = 0.05\ncohort_size = {best[2]}" in shown
+    runs = read_runs([tmp_path / "runs"])
+    assert {run.seed for run in runs} == {1000, 1001}
+    uniform = {
+        size: np.mean([
+            run.time_to(loss=1.6) or run.time[-1]
+            for run in runs
+            if run.policy == "uniform" and run.header["config"]["policy"]["uniform"]["training"]
+            == {"step_size": 0.05, "cohort_size": size}
+        ])
+        for size in (2, 4)
+    }  # fmt: skip
+    (best,) = [row for row in rows if row[0] == "uniform" and row[4] == "best"]
+    assert int(best[2]) == min(uniform, key=uniform.get) or "not reached" in str(rows)
+    assert command("tune", config, "--policies", "uniform", "--step-sizes", "fast") == 2

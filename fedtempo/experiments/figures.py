@@ -27,7 +27,9 @@ USUAL_ORDER = ("proposed", "weighted", "uniform", "statistical", "proposed-oracl
 
 PANELS = (("time", "loss"), ("time", "accuracy"), ("rounds", "loss"))
 AXIS_LABELS = {"time": "simulated time (s)", "rounds": "rounds", "loss": "loss", "accuracy": "accuracy (%)"}
-BAND = "lowest to highest seed"
+BAND = "middle 80 % of the seeds"
+BAND_EDGES = 0.1, 0.9
+LOSSES_SHOWN = 3.0  # times the target: what came before it would press the rest together
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Average:
-    """Mean of some curves, with their lowest and highest values."""
+    """Mean of some curves, with the range that the middle 80 % of them cover."""
 
     x: Vector
     mean: Vector
@@ -78,7 +80,7 @@ def level(target: Target, y: str) -> float | None:
 
 
 def average(curves: Sequence[Curve]) -> Average:
-    """Return mean, lowest and highest value wherever one of the curves has an evaluation.
+    """Return mean and range wherever one of the curves has an evaluation.
 
     Between evaluations a curve keeps its last value. The average begins where all curves have begun. A curve that
     reached the target keeps its last value when it ends; the average ends with the first one to end without, or with
@@ -92,7 +94,8 @@ def average(curves: Sequence[Curve]) -> Average:
     x = np.unique(np.concatenate([one.x for one in curves]))
     x = x[(x >= begin) & (x <= end)]
     values = np.array([one.y[np.searchsorted(one.x, x, side="right") - 1] for one in curves])
-    return Average(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+    low, high = np.quantile(values, BAND_EDGES, axis=0)
+    return Average(x, values.mean(axis=0), low, high)
 
 
 def thinned(values: Vector, most: int = MOST_POINTS) -> Integers:
@@ -203,6 +206,9 @@ def _draw(figure: Any, groups: dict[str, list[Run]], target: Target, title: str)
             line = axes.axhline(wanted, color="0.35", linewidth=0.8, linestyle=(0, (6, 4)), zorder=1)
             handles[f"target: {target}"] = line
         _set_axes(axes, x, y, averages.values())
+        if y == "loss" and target.loss is not None and axes.get_ylim()[1] > LOSSES_SHOWN * target.loss:
+            lowest = min((one.low.min() for one in averages.values() if one.x.size), default=target.loss)
+            axes.set(yscale="linear", ylim=(0.9 * min(lowest, target.loss), LOSSES_SHOWN * target.loss))
         axes.set_title(f"({letter}) {y} against {x}")
     keys = sorted(handles, key=lambda label: label not in groups)  # the target comes last
     figure.suptitle(title)

@@ -13,7 +13,7 @@ from fedtempo.experiments.config import Experiment, read_experiment
 from fedtempo.experiments.figures import draw_comparison
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.paper import IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, POLICIES, SETUPS
-from fedtempo.experiments.results import Run, by_policy, read_run
+from fedtempo.experiments.results import Run, read_run
 from fedtempo.experiments.runner import make_simulation
 from fedtempo.experiments.tables import (
     estimate,
@@ -29,7 +29,6 @@ from fedtempo.experiments.tables import (
     time_table,
 )
 from fedtempo.files import whole_file
-from fedtempo.policies.fixed import FixedSampling
 from fedtempo.theory.optimum import optimal_cohort
 from fedtempo.theory.sampling import statistical_sampling
 
@@ -195,21 +194,20 @@ def _impact_of_e(given: Reproduction) -> list[Path]:
     return [_write(given.output / "impact-of-e.md", parts)]
 
 
-def _sampling(experiment: Experiment, runs: Sequence[Run], known: dict[str, Any]) -> dict[str, Vector]:
-    """Return the q that each policy trained with, under its first seed."""
-    found = {}
-    for policy, group in by_policy(runs).items():
-        note = group[0].note
-        if "sampling_prob" in note:
-            found[policy] = np.array(note["sampling_prob"])
-        elif "gradient_bound" in note:
-            fleet = replace(fleet_of(group), gradient_bound=np.array(note["gradient_bound"]))
-            found[policy] = statistical_sampling(fleet)
+def _sampling(experiment: Experiment, runs: Sequence[Run], known: dict[str, Any]) -> dict[str, list[Vector]]:
+    """Return the q that each run trained with, by policy."""
+    options = dict(experiment.policy) | known["policy"]
+    fleet = fleet_of(runs)
+    found: dict[str, list[Vector]] = {}
+    for run in runs:
+        if "sampling_prob" in run.note:
+            q = np.array(run.note["sampling_prob"])
+        elif "gradient_bound" in run.note:
+            q = statistical_sampling(replace(fleet, gradient_bound=np.array(run.note["gradient_bound"])))
         else:
-            options = dict(experiment.policy) | (known["policy"] if policy == "proposed-oracle" else {})
-            made = make_simulation(replace(experiment, policy=options), policy, group[0].seed).policy
-            if isinstance(made, FixedSampling):
-                found[policy] = made.sampling_prob
+            policy = make_simulation(replace(experiment, policy=options), run.policy, run.seed).policy
+            q = policy.sampling_prob  # type: ignore[attr-defined]
+        found.setdefault(run.policy, []).append(q)
     return found
 
 
