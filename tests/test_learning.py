@@ -11,7 +11,7 @@ from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.learning.aggregation import Aggregator
-from fedtempo.learning.batches import Batches
+from fedtempo.learning.batches import Batches, philox
 from fedtempo.learning.lenet import LeNetTrainer
 from fedtempo.learning.models import LeNet5
 from fedtempo.learning.readable import ReadableSoftmax
@@ -114,6 +114,24 @@ def test_each_client_has_its_own_steps_and_step_size(data, name):
     one = trainer.train(model, first_step)
     assert one.largest_gradient_norm[0] == pytest.approx(one.mean_gradient_norm[0])
     assert one.update_norm[0] == pytest.approx(0.1 * one.mean_gradient_norm[0], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    [
+        ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            [0xA4093822, 0x299F31D0],
+            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+        ),
+    ],
+)
+def test_the_generator_gives_the_published_answers(counter, key, words):
+    counter = np.array(counter, dtype=np.uint64)
+    philox(counter, np.array(key, dtype=np.uint64))
+    assert counter.tolist() == words
 
 
 def test_batches_depend_on_seed_round_and_client_alone(data):

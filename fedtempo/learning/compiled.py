@@ -35,33 +35,37 @@ def exp(x: Any) -> Any:  # noqa: ANN401
 
 
 @compiled
-def slopes_of_cross_entropy(logits: Parameters, labels: Integers) -> float:
-    """Put the slopes of the mean cross-entropy in the place of the logits, (sample, class); return its sum."""
-    samples, classes = logits.shape
+def slopes_of_cross_entropy(logits: Parameters, labels: Integers, room: Parameters) -> float:
+    """Put the slopes of the mean cross-entropy in the place of the logits, (class, sample); return its sum.
+
+    Samples lie side by side, so that every loop runs over them in vectors. ``room`` holds two numbers for each.
+    """
+    classes, samples = logits.shape
+    highest, total = room[0], room[1]
+    highest[:] = logits[0]
+    for c in range(1, classes):
+        for s in range(samples):
+            highest[s] = max(highest[s], logits[c, s])
     loss = 0.0
     for s in range(samples):
-        highest = logits[s, 0]
-        for c in range(1, classes):
-            highest = max(highest, logits[s, c])
-        for c in range(classes):
-            logits[s, c] -= highest
-        loss -= logits[s, labels[s]]
-    chances = logits.reshape(-1)  # the same numbers in one row
-    for i in range(samples * classes):
-        chances[i] = exp(chances[i])
+        loss += highest[s] - logits[labels[s], s]
+    total[:] = 0
+    for c in range(classes):
+        for s in range(samples):
+            logits[c, s] = exp(logits[c, s] - highest[s])
+            total[s] += logits[c, s]
     product = 1.0
     for s in range(samples):
-        total = np.float32(0)
-        for c in range(classes):
-            total += logits[s, c]
-        product *= float(total)  # at most the number of classes: one logarithm serves several samples
+        product *= float(total[s])  # at most the number of classes: one logarithm serves several samples
         if product > 1e200:
             loss += np.log(product)
             product = 1.0
-        scale = np.float32(1) / (total * samples)
-        for c in range(classes):
-            logits[s, c] *= scale
-        logits[s, labels[s]] -= np.float32(1) / samples
+        total[s] = np.float32(1) / (total[s] * samples)
+    for c in range(classes):
+        for s in range(samples):
+            logits[c, s] *= total[s]
+    for s in range(samples):
+        logits[labels[s], s] -= np.float32(1) / samples
     return loss + np.log(product)
 
 

@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     features: Parameters  # (sample, 16 × 5 × 5)
     hidden: Parameters  # (sample, 120)
     last: Parameters  # (sample, 84)
-    logits: Parameters  # (sample, class)
+    logits: Parameters  # (class, sample)
     map_places: Places
     feature_places: Places
 
@@ -134,7 +134,7 @@ def _batch(samples: int, classes: int) -> Batch:
         np.empty((samples, 400), dtype=np.float32),
         np.empty((samples, 120), dtype=np.float32),
         np.empty((samples, 84), dtype=np.float32),
-        np.empty((samples, classes), dtype=np.float32),
+        np.empty((classes, samples), dtype=np.float32),
         np.empty((samples, 1176), dtype=np.int32),
         np.empty((samples, 400), dtype=np.int32),
     )
@@ -154,7 +154,9 @@ def _forward(inputs: Parameters, rows: Integers, layers: Layers, batch: Batch) -
     _rectify(batch.hidden)
     _dense(batch.hidden, layers.dense4, layers.bias4, batch.last)
     _rectify(batch.last)
-    _dense(batch.last, layers.dense5, layers.bias5, batch.logits)
+    np.dot(layers.dense5, batch.last.T, batch.logits)
+    for c in range(len(batch.logits)):
+        batch.logits[c] += layers.bias5[c]
 
 
 @compiled
@@ -233,7 +235,7 @@ def _rectify(values: Parameters) -> None:
 @compiled
 def _backward(layers: Layers, batch: Batch, gradient: Layers) -> None:
     """Turn the slopes that stand in place of the logits into the gradient."""
-    last = _dense_backward(batch.logits, batch.last, layers.dense5, gradient.dense5, gradient.bias5)
+    last = _dense_backward(batch.logits.T, batch.last, layers.dense5, gradient.dense5, gradient.bias5)
     hidden = _dense_backward(last, batch.hidden, layers.dense4, gradient.dense4, gradient.bias4)
     features = _dense_backward(hidden, batch.features, layers.dense3, gradient.dense3, gradient.bias3)
     gradient.bias1[:] = 0
@@ -320,13 +322,13 @@ def _train(
     size, samples = models.shape[1], rows.shape[2]
     weights, gradient = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
     layers = _layers(weights)
-    batch = _batch(samples, len(layers.bias5))
+    batch, room = _batch(samples, len(layers.bias5)), np.empty((2, samples), dtype=np.float32)
     for k in range(len(start)):
         weights[:] = models[start[k]]
         largest, total_norm, total_loss = 0.0, 0.0, 0.0
         for step in range(local_steps[k]):
             _forward(inputs, rows[k, step], layers, batch)
-            total_loss += slopes_of_cross_entropy(batch.logits, labels[rows[k, step]])
+            total_loss += slopes_of_cross_entropy(batch.logits, labels[rows[k, step]], room)
             _backward(layers, batch, _layers(gradient))
             norm = sgd_step(weights, gradient, step_size[k], weight_decay)
             largest = max(largest, norm)
@@ -347,6 +349,6 @@ def _evaluate(flat: Parameters, inputs: Parameters, labels: Integers) -> tuple[f
         batch = _batch(len(rows), len(layers.bias5))
         _forward(inputs, rows, layers, batch)
         for s in range(len(rows)):
-            right += np.argmax(batch.logits[s]) == labels[rows[s]]
-        loss += slopes_of_cross_entropy(batch.logits, labels[rows])
+            right += np.argmax(batch.logits[:, s]) == labels[rows[s]]
+        loss += slopes_of_cross_entropy(batch.logits, labels[rows], np.empty((2, len(rows)), dtype=np.float32))
     return loss, right

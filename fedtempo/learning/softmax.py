@@ -124,7 +124,7 @@ def _train(
     classes, width = models.shape[1:]
     features, batch = width - 1, rows.shape[2]
     x = np.ones((batch, width), dtype=np.float32)  # the last column stays 1, for the bias
-    logits = np.empty((batch, classes), dtype=np.float32)
+    logits, room = np.empty((classes, batch), dtype=np.float32), np.empty((2, batch), dtype=np.float32)
     gradient = np.empty((classes, width), dtype=np.float32)
     weights = np.empty((classes, width), dtype=np.float32)
     for k in range(len(start)):
@@ -135,9 +135,9 @@ def _train(
                 row = rows[k, step, s]
                 for j in range(features):
                     x[s, j] = inputs[row, j]
-            np.dot(x, weights.T, logits)
-            total_loss += slopes_of_cross_entropy(logits, labels[rows[k, step]])
-            np.dot(logits.T, x, gradient)
+            np.dot(weights, x.T, logits)
+            total_loss += slopes_of_cross_entropy(logits, labels[rows[k, step]], room)
+            np.dot(logits, x, gradient)
             norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k], weight_decay)
             largest = max(largest, norm)
             total_norm += norm
