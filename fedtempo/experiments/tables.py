@@ -34,11 +34,9 @@ def seconds(times: Times) -> str:
 
 def interval(times: Times) -> str:
     """Return the 95 % interval of the mean."""
-    return (
-        "-"
-        if np.isnan(times.half_width)
-        else f"{times.mean - times.half_width:,.0f}–{times.mean + times.half_width:,.0f}"
-    )
+    if np.isnan(times.half_width):
+        return "-"
+    return f"{max(0.0, times.mean - times.half_width):,.0f}–{times.mean + times.half_width:,.0f}"
 
 
 def factor(of: Times, to: Times) -> str:
