@@ -142,6 +142,8 @@ def run(
     from fedtempo.experiments import runner
     from fedtempo.experiments.config import read_experiment
     from fedtempo.experiments.display import run_progress, summary_table
+    from fedtempo.experiments.records import RECORDS
+    from fedtempo.experiments.results import read_run
 
     check_seed("--seed", seed)
     over: dict[str, Any] = {}
@@ -155,7 +157,8 @@ def run(
     _say_data(experiment)
     with run_progress(f"{experiment.name}, {policy}", experiment.stop) as progress, _run_notices():
         summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=progress)
-    _console().print(summary_table(summary, experiment.stop, data))
+    note = read_run(folder / RECORDS).note if summary["pilot_rounds"] else {}
+    _console().print(summary_table(summary, experiment.stop, data, note.get("estimate")))
     print(f"wrote {folder}")
     if strict and summary["end"] != "target":
         raise typer.Exit(FAILED)
@@ -431,7 +434,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         code = _explain(error)
     if code == INTERRUPTED:
-        _fail("interrupted", code)
+        _fail("interrupted; a run goes on when the same command is given again", code)
     sys.exit(code)
 
 

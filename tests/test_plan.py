@@ -169,7 +169,7 @@ def test_ctrl_c_says_so_and_writes_nothing(tmp_path):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error.splitlines()[-1] == "fedtempo: interrupted"
+    assert error.splitlines()[-1].startswith("fedtempo: interrupted")
     assert os.listdir(tmp_path) == ["fleet.csv"]
 
 

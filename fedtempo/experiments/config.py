@@ -24,7 +24,7 @@ class DataConfig:
     clients: int  # N
     samples: int
     seed: int = 0  # of the draw and of the split
-    alpha: float = 1.0  # synthetic: how much client models differ
+    alpha: float = 1.0  # synthetic: moves all logits of a client alike, so no label depends on it (docs/data.md)
     beta: float = 1.0  # synthetic: how much client inputs differ
     partition: Literal["classes", "dirichlet", "iid"] = "classes"
     classes: tuple[int, int] = (1, 10)  # of one client, at least and at most

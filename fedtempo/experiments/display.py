@@ -95,8 +95,8 @@ def data_note(kind: str, name: str) -> str | None:
     return None
 
 
-def summary_table(summary: dict[str, Any], stop: StopSettings, data: str) -> Table:
-    """Return what a run came to, and on which data."""
+def summary_table(summary: dict[str, Any], stop: StopSettings, data: str, estimate: str | None = None) -> Table:
+    """Return what a run came to, on which data, and what its pilots told of β/α."""
     table = Table(show_header=False)
     table.add_row("data", Text(data))
     reasons = {
@@ -113,6 +113,8 @@ def summary_table(summary: dict[str, Any], stop: StopSettings, data: str) -> Tab
         total = summary["time"] + summary["pilot_time"]
         table.add_row("pilots before", f"{summary['pilot_rounds']:,} rounds, {summary['pilot_time']:,.1f} s")
         table.add_row("with pilots", f"{total:,.1f} s")
+    if estimate is not None:
+        table.add_row("from the pilots", estimate)
     for name in ("loss", "accuracy"):
         if summary[name] is not None:
             table.add_row(name, f"{summary[name]:.4f}")
