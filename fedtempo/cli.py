@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from fedtempo import __version__
-from fedtempo.checks import InputError, check_choice, check_count, check_seed
+from fedtempo.checks import InputError, check_choice, check_count, check_fraction, check_positive, check_seed
 from fedtempo.files import whole_file, whole_files
 from fedtempo.fleet_csv import FleetNotice, dump_fleet, read_fleet, write_fleet
 from fedtempo.planning.plan import PlanSettings, plan_fleet
@@ -185,7 +185,7 @@ def compare(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")] = Path("runs/compare"),
 ) -> None:
     """Run policies over the same seeds, and show what each takes to the target. Finished runs are not run again."""
-    from fedtempo.experiments.comparison import Target, as_json
+    from fedtempo.experiments.comparison import as_json
     from fedtempo.experiments.config import read_experiment
     from fedtempo.experiments.grid import Job
     from fedtempo.experiments.results import read_run
@@ -196,17 +196,17 @@ def compare(
     given = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": time_limit}
     over = {"stop": {name: value for name, value in given.items() if value is not None}}
     experiment, table = read_experiment(config, preset, over=over if over["stop"] else {})
-    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
-    if target == Target():
-        raise InputError(f"{config} must have a target under [stop], got none; or give --target-loss")
-    grid = [Job(experiment, table, policy, seed, output / config.stem) for policy in names for seed in wanted_seeds]
+    target = _target_of(config, experiment)
+    root = output / config.stem / preset
+    grid = [Job(experiment, table, policy, seed, root) for policy in names for seed in wanted_seeds]
     _say_data(experiment)
     runs = [read_run(path) for path in _run_grid(experiment.name, grid, jobs, ray)]
     title = f"{experiment.name}, {runs[0].header['data']}: seconds to {target}"
-    _print_markdown(f"{title}\n\n{time_table(runs, target, time_limit=time_limit)}")
+    limit = experiment.stop.max_time
+    _print_markdown(f"{title}\n\n{time_table(runs, target, time_limit=limit)}")
     if json_file is not None:
         with whole_file(json_file) as stream:
-            json.dump(as_json(runs, target, time_limit), stream, indent=1)
+            json.dump(as_json(runs, target, limit), stream, indent=1)
             stream.write("\n")
         print(f"wrote {json_file}")
     if report is not None:
@@ -266,22 +266,24 @@ def tune(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")] = Path("runs/tune"),
 ) -> None:
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
-    from fedtempo.experiments.comparison import Target
     from fedtempo.experiments.tuning import as_toml, best_of, candidates, tuning_table
 
     given = {"target_loss": target_loss, "max_time": time_limit}
+    sizes = _numbers("--step-sizes", step_sizes, float)
+    if not sizes:
+        raise InputError("--step-sizes must hold at least one step size, got none")
     found = candidates(
         config,
         preset,
         _names(policies),
-        step_sizes=_numbers("--step-sizes", step_sizes, float),
+        step_sizes=sizes,
         cohort_sizes=_numbers("--cohort-sizes", cohort_sizes, int),
         seeds=_seeds(seeds, first_seed),
         stop={name: value for name, value in given.items() if value is not None},
         root=output / config.stem,
     )
     experiment = found[0].jobs[0].experiment
-    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
+    target = _target_of(config, experiment)
     _say_data(experiment)
     _run_grid(experiment.name, [job for candidate in found for job in candidate.jobs], jobs, ray)
     _print_markdown(tuning_table(found, target))
@@ -300,6 +302,10 @@ def report(
     from fedtempo.experiments.comparison import Target
     from fedtempo.experiments.results import read_runs
 
+    if target_loss is not None:
+        check_positive("--target-loss", target_loss)
+    if target_accuracy is not None:
+        check_fraction("--target-accuracy", target_accuracy)
     wanted = Target(loss=target_loss, accuracy=target_accuracy)
     _write_report(read_runs(runs), output, None if wanted == Target() else wanted)
 
@@ -387,6 +393,15 @@ def _numbers(name: str, given: str, kind: type[Any]) -> list[Any]:
 def _seeds(count: int, first: int) -> range:
     check_seed("--first-seed", first)
     return range(first, first + check_count("--seeds", count))
+
+
+def _target_of(config: Path, experiment: Any) -> Any:  # noqa: ANN401
+    from fedtempo.experiments.comparison import Target
+
+    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
+    if target == Target():
+        raise InputError(f"{config} must have a target under [stop], got none; or give --target-loss")
+    return target
 
 
 def _say_data(experiment: Any) -> None:  # noqa: ANN401

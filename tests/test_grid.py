@@ -8,19 +8,32 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from test_run import SMALL, command
 
-from fedtempo import cohort_round_time
+from fedtempo import Fleet, cohort_round_time, round_time_bounds
 from fedtempo.experiments.comparison import Target, as_json, ratio, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
+from fedtempo.experiments.paper import SETUPS
 from fedtempo.experiments.records import RECORDS, RunFiles, read_lines
-from fedtempo.experiments.results import read_run, read_runs
-from fedtempo.experiments.tables import factor, interval, seconds
+from fedtempo.experiments.results import Run, read_run, read_runs
+from fedtempo.experiments.tables import (
+    factor,
+    gains_table,
+    interval,
+    round_time_table,
+    rounds_table,
+    seconds,
+    time_table,
+)
+from fedtempo.files import lock
+from fedtempo.simulator.settings import TrainingSettings
 
 ORACLE = "[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
 
@@ -228,14 +241,15 @@ def test_reproduce_killed_ten_times_ends_with_the_same_tables(config, tmp_path):
 
 def test_an_orphan_gives_way(config, tmp_path):
     """Whoever waited for a run was killed: the worker ends, so that a new grid may go on with the run."""
-    config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 1000000"))
+    config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 30000"))
     script = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from test_grid import jobs_of
+job = jobs_of(Path({str(config)!r}), Path({str(tmp_path / "runs")!r}), ["uniform"], [0])[0]
 if os.fork() == 0:
-    jobs_of(Path({str(config)!r}), Path({str(tmp_path / "runs")!r}), ["uniform"], [0])[0].run()
+    job.run()
 else:
     while not any(Path({str(tmp_path / "runs")!r}).rglob("records.jsonl")):
         pass
@@ -258,6 +272,14 @@ def test_small_reproductions_of_the_impact_of_k_and_e(config, tmp_path):
         arguments = ["--configs", config.parent, "--seeds", 1, "--jobs", 2, "--records", tmp_path / "runs"]
         assert command("reproduce", what, *arguments, "-o", tmp_path / "out") == 0
         assert f"fedtempo reproduce {what} --seeds 1" in (tmp_path / "out" / f"{what}.md").read_text()
+        rows = cells((tmp_path / "out" / f"{what}.md").read_text())[1:]
+        assert [row[0] for row in rows] == (
+            ["1", "4", "10", "16"] if what == "impact-of-k" else ["10", "25", "50", "100"]
+        )
+        for row, path in ((row, path) for row in rows for path in (tmp_path / "runs").rglob(RECORDS)):
+            run = read_run(path)
+            if what == "impact-of-k" and sum(run.trained[0]["counts"]) == int(row[0]):
+                assert f"{run.time_to(loss=1.2) or run.time[-1]:,.0f}" in row[1]
     assert command("reproduce", "table9", "-o", tmp_path / "out") == 2
 
 
@@ -286,5 +308,134 @@ def test_tuning_names_the_best_of_each_policy(config, tmp_path, capsys):
         for size in (2, 4)
     }  # fmt: skip
     (best,) = [row for row in rows if row[0] == "uniform" and row[4] == "best"]
-    assert int(best[2]) == min(uniform, key=uniform.get) or "not reached" in str(rows)
-    assert command("tune", config, "--policies", "uniform", "--step-sizes", "fast") == 2
+    assert int(best[2]) == min(uniform, key=uniform.get)
+    for sizes, said in (("fast", "must be numbers"), (",", "at least one step size")):
+        assert command("tune", config, "--policies", "uniform", "--step-sizes", sizes, "--target-loss", 1) == 2
+        assert said in capsys.readouterr().err
+    assert command("tune", config, "--policies", "uniform", "--step-sizes", "0.1") == 2
+    assert "must have a target" in capsys.readouterr().err
+
+
+def test_a_step_size_that_diverges_is_never_the_best(config, tmp_path, capsys):
+    arguments = ["tune", config, "--policies", "uniform", "--step-sizes", "0.05,1e9", "--target-loss", 0.001]
+    assert command(*arguments, "--seeds", 1, "-o", tmp_path / "runs") == 0
+    assert "step_size = 0.05" in capsys.readouterr().out
+
+
+def made_up(policy, seed, losses, seconds, *, end="max_rounds", pilot=0.0, counts=(2, 1)):
+    """Return a run whose rounds take equal times and whose two members compute and upload in times of their own."""
+    records = [
+        {
+            "round": r, "phase": "train", "round_time": seconds, "loss": loss, "accuracy": 1 - loss / 3,
+            "members": [0, 1], "counts": list(counts), "compute_time": [1.0, 2.0], "upload_time": [0.5, 0.25],
+            "largest_gradient_norm": [1.0, 2.0],
+        }
+        for r, loss in enumerate(losses)
+    ]  # fmt: skip
+    header = {
+        "experiment": "made up", "policy": policy, "seed": seed, "samples": [30, 10], "data": "nothing",
+        "config": {"times": {}, "training": {}, "stop": {}},
+    }  # fmt: skip
+    time = seconds * np.arange(1.0, len(losses) + 1)
+    losses = np.array(losses)
+    return Run(Path("nowhere"), header, {"end": end}, records, policy, seed, pilot, time, losses, 1 - losses / 3)
+
+
+def cells(table):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| ")]
+
+
+def test_missed_runs_make_bounds_and_are_never_dropped():
+    runs = [made_up("uniform", s, [2.0, 1.0, 0.5], 10.0) for s in range(2)]
+    runs += [made_up("proposed-oracle", 0, [2.0, 0.5], 4.0), made_up("proposed-oracle", 1, [2.0, 1.5, 1.4], 4.0)]
+    target = Target(loss=0.5)
+    heading, uniform, ours = cells(time_table(runs, target))
+    assert heading[4] == "over proposed-oracle"
+    assert uniform[:5] == ["uniform", "30 ± 0", "30–30", "3", "< 3.00 ×"]  # 30 s over more than (8 + 12)/2 s
+    assert ours[1:3] == ["> 10, 1 of 2 not reached", "-"]
+    never = [made_up(policy, 0, [2.0, 1.9], 5.0) for policy in ("uniform", "proposed-oracle")]
+    assert [row[4] for row in cells(time_table(never, target))[1:]] == ["-", "1"]
+    steps = cells(gains_table(runs, target, [], 1))
+    # Constant times of members: on an equal link member 0, drawn twice, has 2/3 of it for twice the work.
+    equal = max(1 + 2 * 0.5 / (2 / 3), 2 + 0.25 / (1 / 3))
+    assert steps[1][1] == f"{3 * equal:,.0f}"
+    shared = cohort_round_time([1.0, 2.0], [0.5, 0.25], link="shared")
+    assert steps[5][1] == f"> {(2 + 3) / 2 * shared:,.0f}, 1 of 2 not reached"
+    assert steps[5][2].startswith("< ")
+
+
+def test_diverged_runs_stand_at_the_longest_time_and_none_divides_by_zero():
+    runs = [made_up("uniform", 0, [2.0, 1.0], 10.0), made_up("proposed", 0, [2.0], 1.0, end="diverged", pilot=7.0)]
+    found = times_to(runs, Target(loss=1.0))
+    assert found["proposed"].seconds.tolist() == [20.0]
+    assert found["proposed"].rounds.tolist() == [1.0]
+    assert cells(time_table(runs, Target(loss=1.0)))[1][4] == "< 1.00 ×"
+    nothing = made_up("proposed", 0, [], 1.0, end="diverged")
+    assert (
+        ratio(times_to(runs[:1], Target(loss=1.0))["uniform"], times_to([nothing], Target(loss=1.0))["proposed"])[0]
+        == np.inf
+    )
+
+
+def test_pilots_are_left_out_and_counted():
+    runs = [made_up("uniform", 0, [1.0], 30.0), made_up("proposed", 0, [1.0], 10.0, pilot=20.0)]
+    heading, uniform, proposed = cells(time_table(runs, Target(loss=1.0), {"uniform": (5.0, 1.0), "proposed": None}))
+    assert heading[4:] == ["over proposed", "pilots (s)", "with pilots (s)", "over proposed, with pilots", "paper (s)"]
+    assert uniform[4:] == ["3.00 ×", "none", "30", "1.00 ×", "5 ± 1"]
+    assert proposed[4:] == ["1", "20", "30", "1", "not reached"]
+
+
+def test_tables_of_rounds_and_round_times_are_those_of_the_theory():
+    uniform = [made_up("uniform", s, [1.2, 1.1, 1.0], 5.0) for s in range(2)]
+    weighted = [made_up("weighted", s, [1.1, 1.0 - 0.1 * s], 5.0) for s in range(2)]
+    setup = replace(SETUPS["setup2"], losses=(1.1, 1.0), rounds_uniform=(7, 8), rounds_weighted=(5, 6))
+    table = cells(rounds_table(uniform + weighted, setup, 3))
+    assert table[1] == ["uniform", "2.0", "3.0"]
+    assert table[3] == ["weighted", "1.0", "2.0"]
+    assert table[5] == ["uniform / weighted", "2.00", "1.50"]
+    q = np.array([0.5, 0.5])
+    fleet = Fleet([0.75, 0.25], [1.0, 2.0], [1.0, 2.0], [0.5, 0.25])
+    lower, upper = round_time_bounds(fleet, q, cohort_size=3)
+    paper, other = TrainingSettings(cohort_size=3), TrainingSettings(cohort_size=3, link="shared")
+    (row,) = cells(round_time_table(uniform, {"uniform": [q, q]}, {"uniform": paper}))[1:]
+    assert [row[1], row[4], row[5]] == [f"{lower:.2f}", "5.00", f"{upper:.2f}"]
+    (row,) = cells(round_time_table(uniform, {"uniform": [q, q]}, {"uniform": other}))[1:]
+    assert [row[1], row[2], row[5]] == ["-", "-", "-"]
+
+
+def test_records_of_other_data_are_refused(config, tmp_path, monkeypatch):
+    jobs = jobs_of(config, tmp_path / "runs", ["uniform"], [0])
+    (path,) = run_grid(jobs, processes=1)
+    path.write_text(path.read_text().replace('"data_checksum":"', '"data_checksum":"0', 1))
+    with pytest.raises(ValueError, match="got other data"):
+        run_grid(jobs, processes=1)
+
+
+def test_who_has_waited_for_the_lock_does_not_run_again(config, tmp_path):
+    (job,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0])
+    whole = job.run().read_bytes()
+    (job.folder / RECORDS).write_bytes(whole[: len(whole) // 2].rsplit(b"\n", 1)[0] + b"\n")
+    with open(job.folder / RECORDS, "r+b") as stream:
+        assert lock(stream)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(job.run)
+            time.sleep(0.5)
+            stream.write(whole)  # the other process ends its run
+            stream.flush()
+            changed = os.stat(job.folder / RECORDS).st_mtime_ns
+            stream.close()
+            assert waiting.result(timeout=30).read_bytes() == whole
+    assert os.stat(job.folder / RECORDS).st_mtime_ns == changed
+
+
+@pytest.mark.parametrize("preset", ["best", "authors-code"])
+def test_other_presets_are_reproduced_too(config, tmp_path, preset):
+    config.write_text(
+        config.read_text() + "[presets.authors-code.policy.uniform]\nreplacement = false\n"
+        "[presets.best.policy.uniform.training]\ncohort_size = 2\n"
+    )
+    arguments = ["--configs", config.parent, "--seeds", 1, "--jobs", 2, "--preset", preset]
+    assert command("reproduce", "setup2", *arguments, "--records", tmp_path / "runs", "-o", tmp_path / "out") == 0
+    text = (tmp_path / "out" / f"setup2-{preset}.md").read_text()
+    assert "Table 3" in text
+    assert "Table 2" not in text

@@ -69,31 +69,35 @@ class Times:
 def times_to(runs: Iterable[Run], target: Target, time_limit: float | None = None) -> dict[str, Times]:
     """Return what each policy took to the target. A run that missed it, or took longer than the limit, counts as late.
 
-    It then enters with the limit, or where there is none with all the time that it trained.
+    It then enters with the limit, or where there is none with all the time that it trained; one that diverged enters
+    with the longest time that any run trained, since it was given more than it took.
     """
-    found = {}
+    runs, found = list(runs), {}
+    longest = max((float(run.time[-1]) for run in runs if run.time.size), default=0.0)
     for policy, group in by_policy(runs).items():
         group = sorted(group, key=lambda run: run.seed)
         took = [run.time_to(loss=target.loss, accuracy=target.accuracy) for run in group]
         reached = np.array([t is not None and (time_limit is None or t <= time_limit) for t in took])
-        given = [
-            time_limit if time_limit is not None else float(run.time[-1]) if run.time.size else 0.0 for run in group
-        ]
+        given = [_given(run, longest) if time_limit is None else time_limit for run in group]
         seconds = np.array([t if ok else limit for t, ok, limit in zip(took, reached, given, strict=True)])
-        rounds = np.array(
-            [np.searchsorted(run.time, s) + 1 for run, s in zip(group, seconds, strict=True)], dtype=float
-        )
+        rounds = [
+            min(run.time.size, int(np.searchsorted(run.time, s)) + 1) for run, s in zip(group, seconds, strict=True)
+        ]
         found[policy] = Times(
             policy, tuple(run.seed for run in group), seconds.astype(float),
-            np.array([run.pilot_time for run in group], dtype=float), reached, rounds,
+            np.array([run.pilot_time for run in group], dtype=float), reached, np.array(rounds, dtype=float),
         )  # fmt: skip
     return found
 
 
+def _given(run: Run, longest: float) -> float:
+    return longest if run.summary.get("end") == "diverged" or not run.time.size else float(run.time[-1])
+
+
 def ratio(of: Times, to: Times) -> tuple[float, float, float]:
     """Return mean(of)/mean(to) with a 95 % interval from resampled seeds, in pairs where both have the same ones."""
-    value = of.mean / to.mean
-    if of.seconds.size < 2 or to.seconds.size < 2:
+    value = of.mean / to.mean if to.mean else float("inf")
+    if of.seconds.size < 2 or to.seconds.size < 2 or not to.mean:
         return value, float("nan"), float("nan")
     rng = np.random.default_rng(0)
     above = rng.integers(of.seconds.size, size=(RESAMPLES, of.seconds.size))

@@ -170,7 +170,7 @@ def draw_comparison(
 ) -> list[Path]:
     """Draw loss against time, accuracy against time and loss against rounds as PDF and PNG; return their paths.
 
-    One line for each label: the mean over its runs, with a band from the lowest to the highest. Equal runs give equal
+    One line for each label: the mean over its runs, with a band of the middle 80 % of them. Equal runs give equal
     bytes.
     """
     if not any(np.isfinite(run.loss).any() for run in runs):

@@ -4,14 +4,14 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.records import RECORDS
+from fedtempo.experiments.records import RECORDS, read_lines
 from fedtempo.simulator.loop import DivergedError, Simulation
 
 HASH_LENGTH = 10
@@ -26,6 +26,7 @@ class Job:
     policy: str
     seed: int
     root: Path
+    made_by: int = field(default_factory=os.getpid)  # the process that waits for it
 
     @property
     def folder(self) -> Path:
@@ -44,10 +45,13 @@ class Job:
     def run(self) -> Path:
         """Run it, or go on with it, unless it has ended; return its records."""
         table = self.table | {"policy": {k: v for k, v in self.table.get("policy", {}).items() if k == self.policy}}
-        started_by = os.getppid()
+        started_by = os.getppid() if os.getpid() != self.made_by else None
 
         def check(simulation: Simulation, record: dict[str, Any]) -> None:
-            if os.getppid() != started_by:  # whoever waits for this run is dead: a new grid may go on with it
+            if started_by not in (
+                None,
+                os.getppid(),
+            ):  # whoever waits for this run is dead: a new grid may go on with it
                 raise SystemExit
 
         with suppress(DivergedError):  # the records say so
@@ -59,6 +63,17 @@ def has_ended(job: Job) -> bool:
     """Return whether the records of a run are complete."""
     path = job.folder / RECORDS
     return path.exists() and "end" in last_line(path)
+
+
+def _check_data(job: Job) -> None:
+    """Refuse records of other data: what a set of images holds depends on the files that are there."""
+    path = job.folder / RECORDS
+    header = next(read_lines(path), {}).get("header", {}) if path.exists() else {}
+    data = runner.load_data(job.experiment.data)
+    if header.get("data_checksum", data.checksum()) != data.checksum():
+        raise InputError(
+            f"{job.folder} must hold a run on {data.name}, got other data, {header['data']}; choose another folder"
+        )
 
 
 def last_line(path: Path) -> dict[str, Any]:
@@ -82,6 +97,8 @@ def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list
     from joblib import Parallel, delayed, parallel_config
 
     unfinished = [job for job in jobs if not has_ended(job)]
+    for job in jobs:
+        _check_data(job)
     if ray is None:
         Parallel(n_jobs=processes)(delayed(Job.run)(job) for job in unfinished)
         return [job.folder / RECORDS for job in jobs]

@@ -64,10 +64,16 @@ class RunFiles:
             raise DivergedError(last.get("error", f"training diverged, as the records in {self.folder} say"))
         return last if "end" in last else None
 
-    def open(self) -> tuple[dict[str, Any], Arrays] | None:
-        """Open for writing; return the state to go on from if the run was begun before."""
+    def lock(self) -> None:
+        """Keep other processes from writing this run until ``close``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.stream = self._opened()
+
+    def open(self) -> tuple[dict[str, Any], Arrays] | None:
+        """Open for writing; return the state to go on from if the run was begun before."""
+        if self.stream is None:
+            self.lock()
+        assert self.stream is not None
         for left_by_a_kill in self.folder.glob(".fedtempo-*.part"):
             left_by_a_kill.unlink()
         state = self._load()

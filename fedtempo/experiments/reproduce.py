@@ -9,7 +9,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.experiments.comparison import Target, times_to
-from fedtempo.experiments.config import Experiment, read_experiment
+from fedtempo.experiments.config import Experiment, for_policy, read_experiment
 from fedtempo.experiments.figures import draw_comparison
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.paper import IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, POLICIES, SETUPS
@@ -29,11 +29,13 @@ from fedtempo.experiments.tables import (
     time_table,
 )
 from fedtempo.files import whole_file
+from fedtempo.policies.fixed import FixedSampling
 from fedtempo.theory.optimum import optimal_cohort
 from fedtempo.theory.sampling import statistical_sampling
 
 IMPACT_OF_E = (10, 25, 50, 100)
 LARGEST_COHORT = 30
+LIMITS = {"max_rounds": "rounds", "max_time": "s"}
 
 RunGrid = Callable[[list[Job]], list[Path]]  # runs what has not ended, and returns the records
 
@@ -82,25 +84,27 @@ def reproduce(what: str, given: Reproduction) -> list[Path]:
 def _setup(name: str, given: Reproduction) -> list[Path]:
     """Tables 2 and 3 and the figure of one setup.
 
-    ``proposed-oracle`` is the paper's scheme with its pilots taken for granted: gradient bounds known, and the β/α that
-    the uniform and weighted runs of all seeds together lead to, or 0, the closed form, where they lead to none.
+    At preset ``paper``, ``proposed-oracle`` is the paper's scheme with its pilots taken for granted: gradient bounds
+    known, and the β/α that the uniform and weighted runs of all seeds together lead to, or 0, the closed form, where
+    they lead to none. Other presets keep the β/α of the configuration, and have no Table 2 and no steps of the gain:
+    their policies differ in more than who trains.
     """
-    paper = SETUPS[name]
+    paper, known = SETUPS[name], {}
     experiment, _ = given.read(name)
-    size = experiment.training.cohort_size
     runs = given.run(given.jobs(name, POLICIES))
-    found = estimate(runs, paper.losses, size)
-    known = {"policy": {"proposed-oracle": {"beta_over_alpha": found.value or 0.0}}}
+    size = experiment.training.cohort_size
+    if given.preset == "paper":
+        found = estimate(runs, paper.losses, size)
+        known = {"policy": {"proposed-oracle": {"beta_over_alpha": found.value or 0.0}}}
     runs += given.run(given.jobs(name, ["proposed-oracle"], known))
-    best, with_best = size, []
-    if found.value:  # without it a larger cohort is never worse
-        best = optimal_cohort(fleet_of(runs), found.value, LARGEST_COHORT).cohort_size
-        with_best = given.run(given.jobs(name, ["proposed-oracle"], known | {"training": {"cohort_size": best}}))
-
     target, accuracy = Target(loss=paper.target_loss), Target(accuracy=paper.target_accuracy)
     second = Target(loss=paper.second_loss)
+    file = name if given.preset == "paper" else f"{name}-{given.preset}"
     figure = draw_comparison(
-        runs, Target(loss=paper.target_loss, accuracy=paper.target_accuracy), given.output / name, title=paper.title
+        runs,
+        Target(loss=paper.target_loss, accuracy=paper.target_accuracy),
+        given.output / file,
+        title=f"{paper.title}{'' if given.preset == 'paper' else f', preset {given.preset}'}",
     )
     parts = [
         f"# {paper.title}",
@@ -109,21 +113,30 @@ def _setup(name: str, given: Reproduction) -> list[Path]:
         "How many times longer each baseline takes than the paper's scheme:",
         ratio_table(runs, target, paper.seconds),
         ratio_table(runs, second),
-        "## Rounds of the pilots, and β/α (Table 2)",
-        rounds_table(runs, paper, size),
+    ]
+    if given.preset == "paper":
+        parts += ["## Rounds of the pilots, and β/α (Table 2)", rounds_table(runs, paper, size)]
+    parts += [
         f"## Time to {target}, the paper's target (Table 3)",
         time_table(runs, target, paper.seconds),
         f"## Time to {accuracy}",
         time_table(runs, accuracy),
-        f"## Time to {second}, a target that every policy reaches",
+        f"## Time to {second}, a second target",
         time_table(runs, second),
-        "## Where the gain comes from",
-        "Each step keeps those before it. The first four rows are the same runs under four clocks.",
-        gains_table(runs, second, with_best, best),
-        "## Round times: Theorem 2 against the clock",
-        round_time_table(runs, _sampling(experiment, runs, known), size),
     ]
-    return [_write(given.output / f"{name}.md", parts), *figure]
+    if given.preset == "paper":
+        best, with_best = size, []
+        if found.value:  # without it a larger cohort is never worse
+            best = optimal_cohort(fleet_of(runs), found.value, LARGEST_COHORT).cohort_size
+            with_best = given.run(given.jobs(name, ["proposed-oracle"], known | {"training": {"cohort_size": best}}))
+        parts += [
+            "## Where the gain comes from",
+            "Each step keeps those before it. The first four rows are the same runs under four clocks.",
+            gains_table(runs, second, with_best, best),
+        ]
+    final, _ = given.read(name, known)
+    parts += ["## Round times: Theorem 2 against the clock", _round_times(final, runs)]
+    return [_write(given.output / f"{file}.md", parts), *figure]
 
 
 def _impact_of_k(given: Reproduction) -> list[Path]:
@@ -158,6 +171,7 @@ def _impact_of_k(given: Reproduction) -> list[Path]:
     parts = [
         "# Impact of K on Setup 2 (Figure 6)",
         _about(runs, given, "reproduce impact-of-k"),
+        f"`proposed-oracle` has the β/α of the configuration, {_beta_over_alpha(given)}.",
         f"![Loss and accuracy over time]({figure[0].with_suffix('.png').name})",
         markdown(headings, rows),
     ]
@@ -189,14 +203,14 @@ def _impact_of_e(given: Reproduction) -> list[Path]:
     parts = [
         f"# Impact of E on Setup 2, to {target}",
         _about(everything, given, "reproduce impact-of-e"),
+        f"`proposed-oracle` has the β/α of the configuration, {_beta_over_alpha(given)}.",
         markdown(headings, rows),
     ]
     return [_write(given.output / "impact-of-e.md", parts)]
 
 
-def _sampling(experiment: Experiment, runs: Sequence[Run], known: dict[str, Any]) -> dict[str, list[Vector]]:
-    """Return the q that each run trained with, by policy."""
-    options = dict(experiment.policy) | known["policy"]
+def _round_times(experiment: Experiment, runs: Sequence[Run]) -> str:
+    """Compare round times with the theory for the policies that draw from one q."""
     fleet = fleet_of(runs)
     found: dict[str, list[Vector]] = {}
     for run in runs:
@@ -205,20 +219,29 @@ def _sampling(experiment: Experiment, runs: Sequence[Run], known: dict[str, Any]
         elif "gradient_bound" in run.note:
             q = statistical_sampling(replace(fleet, gradient_bound=np.array(run.note["gradient_bound"])))
         else:
-            policy = make_simulation(replace(experiment, policy=options), run.policy, run.seed).policy
-            q = policy.sampling_prob  # type: ignore[attr-defined]
+            policy = make_simulation(experiment, run.policy, run.seed).policy
+            if not isinstance(policy, FixedSampling):
+                continue
+            q = policy.sampling_prob
         found.setdefault(run.policy, []).append(q)
-    return found
+    return round_time_table(runs, found, {policy: for_policy(experiment, policy)[0] for policy in found})
+
+
+def _beta_over_alpha(given: Reproduction) -> float:
+    experiment, _ = given.read("setup2")
+    return float(for_policy(experiment, "proposed-oracle")[1]["beta_over_alpha"])
 
 
 def _about(runs: Sequence[Run], given: Reproduction, command: str) -> str:
     seeds = len(given.seeds)
     preset = "" if given.preset == "paper" else f" --preset {given.preset}"
     first = f" --first-seed {given.seeds[0]}" if given.seeds[0] else ""
+    stop = runs[0].header["config"]["stop"]
+    limits = " or ".join(f"{value:,g} {unit}" for name, unit in LIMITS.items() if (value := stop.get(name)) is not None)
     return (
         f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}`. Data: {runs[0].header['data']}. Times are "
-        "simulated seconds, mean ± standard deviation over seeds; runs that did not reach the target enter with all "
-        "the time they were given, and are counted."
+        f"simulated seconds, mean ± standard deviation over seeds. Runs end after {limits} of training: those that did "
+        "not reach a target by then enter with all the time they took, and are counted; bounds are marked."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtempo.checks import Vector
+from fedtempo.checks import InputError, Vector
 from fedtempo.experiments.records import find_runs, read_records
 from fedtempo.simulator.clock import time_round
 from fedtempo.theory.bandwidth import LinkMode
@@ -47,6 +47,8 @@ class Run:
 
     def round_of(self, *, loss: float | None = None, accuracy: float | None = None) -> int | None:
         """Return after how many rounds of training the targets were first reached, each for itself; None if never."""
+        if loss is None and accuracy is None:
+            raise InputError("a target must be a loss, an accuracy or both, got neither")
         reached = [
             np.flatnonzero(good)
             for wanted, good in ((loss, self.loss <= (loss or 0)), (accuracy, self.accuracy >= (accuracy or 0)))
@@ -60,7 +62,14 @@ class Run:
         return None if rounds is None else float(self.time[rounds - 1])
 
     def round_times(self, link: LinkMode, duplicates: Duplicates) -> Vector:
-        """Return what the rounds of training would have taken on another link: who trains does not depend on it."""
+        """Return what the rounds of training would have taken on another link: who trains does not depend on it.
+
+        Clients compute and upload as recorded; downloads, which are not in the records, are refused.
+        """
+        if self.header["config"]["times"].get("download") is not None:
+            raise InputError(
+                "times.download must not be set to time rounds anew, got it; records do not hold downloads"
+            )
         times = []
         for record in self.trained:
             there = np.array([t is not None for t in record["compute_time"]])

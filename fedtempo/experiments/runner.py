@@ -166,8 +166,11 @@ def run(
     with threadpool_limits(limits=1):
         simulation = make_simulation(experiment, policy, seed)
         files = RunFiles(folder, make_header(experiment, table, policy, seed))
-        summary = files.finished()
-        if summary is not None:
+        if (summary := files.finished()) is not None:
+            return summary
+        files.lock()
+        if (summary := files.finished()) is not None:  # by another process, for which this one has waited
+            files.close(done=False)
             return summary
         state = files.open()
         if state is not None:

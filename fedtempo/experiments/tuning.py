@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
 from fedtempo.experiments.comparison import Target, Times, times_to
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.grid import Job
-from fedtempo.experiments.results import read_run
+from fedtempo.experiments.records import RECORDS
+from fedtempo.experiments.results import Run, read_run
 from fedtempo.experiments.tables import markdown, seconds
 
 FIRST_SEED = 1000
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """One policy under one choice of settings."""
 
@@ -23,10 +25,20 @@ class Candidate:
     cohort_size: int
     jobs: list[Job]
 
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Its runs, once they have ended."""
+        return [read_run(job.folder / RECORDS) for job in self.jobs]
+
     def times(self, target: Target) -> Times:
         """Return what its runs took, pilots counted; those that miss the target stand at all they were given."""
-        (found,) = times_to([read_run(job.folder / "records.jsonl") for job in self.jobs], target).values()
+        (found,) = times_to(self.runs, target).values()
         return found.with_pilots()
+
+    def score(self, target: Target) -> tuple[int, int, float]:
+        """Return how bad it is: runs that missed the target, runs that diverged, then seconds."""
+        times, diverged = self.times(target), sum(run.summary.get("end") == "diverged" for run in self.runs)
+        return times.missed, diverged, times.mean
 
 
 def candidates(
@@ -46,7 +58,7 @@ def candidates(
         training = {"step_size": step_size} | ({"cohort_size": cohort_size} if cohort_size else {})
         over = {"stop": stop} if stop else {}
         experiment, table = read_experiment(config, preset, over=over | {"policy": {policy: {"training": training}}})
-        size = cohort_size or experiment.training.cohort_size
+        size = for_policy(experiment, policy)[0].cohort_size
         jobs = [Job(experiment, table, policy, seed, root) for seed in seeds]
         found.append(Candidate(policy, step_size, size, jobs))
     return found
@@ -54,13 +66,12 @@ def candidates(
 
 def best_of(found: Sequence[Candidate], target: Target) -> dict[str, Candidate]:
     """Return the best candidate of each policy: the fewest missed runs, then the shortest mean time."""
-    best: dict[str, tuple[tuple[int, float], Candidate]] = {}
+    best: dict[str, Candidate] = {}
     for candidate in found:
-        times = candidate.times(target)
-        score = times.missed, times.mean
-        if candidate.policy not in best or score < best[candidate.policy][0]:
-            best[candidate.policy] = score, candidate
-    return {policy: candidate for policy, (_, candidate) in best.items()}
+        other = best.get(candidate.policy)
+        if other is None or candidate.score(target) < other.score(target):
+            best[candidate.policy] = candidate
+    return best
 
 
 def tuning_table(found: Sequence[Candidate], target: Target) -> str:
