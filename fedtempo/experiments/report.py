@@ -22,6 +22,7 @@ from fedtempo.experiments.report_data import (
     plot_data,
     seconds,
     sections,
+    shared_time_limit,
     why_missed,
 )
 from fedtempo.experiments.results import Run
@@ -101,7 +102,8 @@ def _contents(parts: Sequence[Section]) -> str:
 
 
 def _section(section: Section, number: int, title: str, look: dict[str, Style], data: dict[str, Any]) -> str:
-    found = [(target, times_to(section.runs, target)) for target in section.targets]
+    limit = shared_time_limit(section.runs)
+    found = [(target, times_to(section.runs, target, limit)) for target in section.targets]
     said = [headline(times, target) for target, times in found] or ["There is no target."]
     evaluated = any(np.isfinite(run.loss).any() for run in section.runs)
     plots = _plots(section, look, data["fleet"]) if evaluated else "<p>No run was evaluated: there are no curves.</p>"

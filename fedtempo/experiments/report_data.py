@@ -90,6 +90,12 @@ def labelled(runs: Sequence[Run]) -> list[Run]:
     return found
 
 
+def shared_time_limit(runs: Iterable[Run]) -> float | None:
+    """Return the simulated seconds that all runs were given, None if they were given different ones or no limit."""
+    limits = {run.header["config"].get("stop", {}).get("max_time") for run in runs}
+    return limits.pop() if len(limits) == 1 else None
+
+
 def choose_target(runs: Sequence[Run]) -> Target:
     """Return the target that the runs were to stop at, if it is one; or else the lowest loss that all have reached."""
     stops = [run.header["config"].get("stop", {}) for run in runs]
