@@ -177,9 +177,11 @@ def main() -> None:
         )
         for setup, speed in ours.items()
     ]
-    both = side_by_side("setup3", 2, ROUNDS["setup3"])
-    rows.append(("setup3, two processes over one", f"{both / ours['setup3']:.2f} ×", "≥ 1.8 ×"))
-    many = several("setup2", 20, 2, 300)
+    # One after the other, three times: what else the machine does changes from minute to minute.
+    ratios = [side_by_side("setup3", 2, 15) / rounds_per_second("setup3", 15) for _ in range(3)]
+    shown = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+    rows.append((f"setup3, two processes over one: median of {shown}", f"{np.median(ratios):.2f} ×", "≥ 1.8 ×"))
+    many = several("setup2", 20, 2, 600)
     rows.append(("setup2, 20 seeds on two processes: rounds a second", f"{many:.0f}", "-"))
     small, large = time_outside_training(1_000), time_outside_training(1_000_000)
     rows.append(("a round outside training, N = 1,000,000 over N = 1,000", f"{large / small:.2f} ×", "≤ 2 ×"))
