@@ -439,3 +439,12 @@ def test_other_presets_are_reproduced_too(config, tmp_path, preset):
     text = (tmp_path / "out" / f"setup2-{preset}.md").read_text()
     assert "Table 3" in text
     assert "Table 2" not in text
+
+
+def test_workers_that_were_started_elsewhere_write_to_the_right_folder(config, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        for path in run_grid(jobs_of(config, Path("runs"), seeds=[0]), processes=2):
+            assert path.is_relative_to(tmp_path / name)
+            assert path.exists()

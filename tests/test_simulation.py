@@ -539,8 +539,7 @@ def look(fleet):
 class Looking:
     def plan(self, context):
         from fedtempo.policies.policy import RoundPlan
-        used = {pool["prefix"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
-        print(sorted(used.items()))
+        print([(pool["filepath"], pool["num_threads"]) for pool in threadpoolctl.threadpool_info()])
         return RoundPlan(members=[0], weights=[1.0])
     def observe(self, report):
         pass

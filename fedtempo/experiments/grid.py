@@ -28,6 +28,10 @@ class Job:
     root: Path
     made_by: int = field(default_factory=os.getpid)  # the process that waits for it
 
+    def __post_init__(self) -> None:
+        """Name the folder so that a worker finds it, wherever it was started."""
+        object.__setattr__(self, "root", self.root.absolute())
+
     @property
     def folder(self) -> Path:
         """Where its records are: another setting is another folder, another policy's options are not."""

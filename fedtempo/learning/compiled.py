@@ -4,7 +4,6 @@ from typing import Any
 
 import numba
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401 - numba's products use it: loaded here, so that its threads can be limited
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic

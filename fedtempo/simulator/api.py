@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg.cython_blas  # noqa: F401 - numba loads it at will: loaded here, so that its threads can be limited
 from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
