@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_run import SMALL
 
 from fedtempo import InputError
 from fedtempo.experiments import runner
@@ -25,33 +26,15 @@ from fedtempo.experiments.results import Run, read_runs
 
 pytest.importorskip("matplotlib")
 
-SMALL = """
-name = "small"
-[data]
-kind = "synthetic"
-clients = 10
-samples = 800
-[model]
-kind = "softmax"
-[times]
-compute = { kind = "exponential", mean = 1.0 }
-upload = { kind = "uniform", low = 0.2, high = 2.0 }
-[training]
-cohort_size = 3
-local_steps = 5
-evaluate_every = 2
-[stop]
-max_rounds = 12
-[policy.proposed]
-losses = [2.2, 2.1]
-max_rounds = 4
-"""
+SMALLER = SMALL.replace("local_steps = 5", "local_steps = 5\nevaluate_every = 2").replace(
+    "max_rounds = 6", "max_rounds = 12"
+)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    (folder / "small.toml").write_text(SMALL)
+    (folder / "small.toml").write_text(SMALLER)
     experiment, table = read_experiment(folder / "small.toml")
     for policy in ("proposed", "uniform"):
         for seed in (0, 1):

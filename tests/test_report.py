@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_run import SMALL
 
 from fedtempo import InputError
 from fedtempo.experiments import runner
@@ -25,33 +26,13 @@ from fedtempo.simulator.loop import DivergedError
 
 pytest.importorskip("plotly")
 
-SMALL = """
-name = "small"
-[data]
-kind = "synthetic"
-clients = 10
-samples = 800
-[model]
-kind = "softmax"
-[times]
-compute = { kind = "exponential", mean = 900.0 }
-upload = { kind = "uniform", low = 200, high = 2000.0 }
-[training]
-cohort_size = 3
-local_steps = 5
-[stop]
-max_rounds = 12
-[policy.proposed]
-losses = [2.2, 2.1]
-max_rounds = 4
-[presets.best.training]
-link = "shared"
-"""
+LONG = SMALL.replace("max_rounds = 6", "max_rounds = 12").replace("mean = 1.0", "mean = 900.0")
+LONG = LONG.replace("low = 0.2, high = 2.0", "low = 200.0, high = 2000.0")
 TARGET = Target(loss=1.95)
 
 
 def run_small(folder, *, policies=("proposed", "uniform"), seeds=(0, 1), preset="paper", over=None):
-    (folder / "small.toml").write_text(SMALL)
+    (folder / "small.toml").write_text(LONG)
     experiment, table = read_experiment(folder / "small.toml", preset, over=over)
     for policy in policies:
         for seed in seeds:

@@ -9,7 +9,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from fedtempo.checks import Integers
-from fedtempo.learning.trainer import Parameters
+from fedtempo.data.federation import FederatedData
+from fedtempo.learning.trainer import LocalResult, LocalWork, Parameters
 
 # Sums of floats are reordered, but always in the same way, so equal input gives equal bytes.
 compiled = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -77,6 +78,18 @@ def sgd_step(weights: Parameters, gradient: Parameters, step_size: Any, weight_d
         square += slope * slope
         weights[i] -= step_size * slope
     return np.sqrt(square)
+
+
+def run_kernel(kernel: Any, data: FederatedData, models: Parameters, work: LocalWork) -> LocalResult:  # noqa: ANN401
+    """Return what a compiled kernel makes of some clients' work; models and updates have the shape that it works on."""
+    clients = len(work.start)
+    update, path = np.empty((clients, *models.shape[1:]), dtype=np.float32), np.empty((clients, 3))
+    steps, sizes, decay = work.local_steps, work.step_size.astype(np.float32), np.float32(work.weight_decay)
+    kernel(data.inputs, data.labels, models, work.start, work.rows, steps, sizes, decay, update, path)
+    largest, mean, loss = path.T
+    return LocalResult(
+        update=update.reshape(clients, -1), largest_gradient_norm=largest, mean_gradient_norm=mean, mean_loss=loss
+    )
 
 
 def adder(width: int) -> Any:  # noqa: ANN401

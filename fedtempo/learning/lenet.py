@@ -5,6 +5,7 @@ just these, a quarter of the products that a convolution on its own would need, 
 maps are (row, column, channel), so that a window of the second convolution is five runs of 30 contiguous numbers.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.learning.compiled import adder, compiled, sgd_step, slopes_of_cross_entropy
+from fedtempo.learning.compiled import adder, compiled, run_kernel, sgd_step, slopes_of_cross_entropy
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
 
 Places = npt.NDArray[np.int32]  # where the window of each pooled output begins, or -1 where ReLU is off
@@ -70,27 +71,8 @@ class LeNetTrainer:
 
     def train(self, models: Parameters, work: LocalWork) -> LocalResult:
         """Run local SGD for each client of ``work``."""
-        clients = len(work.start)
-        update = np.empty((clients, self.num_parameters), dtype=np.float32)
-        path = np.empty((clients, 3))
-        _train(
-            self.data.inputs,
-            self.data.labels,
-            _reordered(models, (6, 5, 5), (1, 2, 0)),
-            work.start,
-            work.rows,
-            work.local_steps,
-            work.step_size.astype(np.float32),
-            np.float32(work.weight_decay),
-            update,
-            path,
-        )
-        return LocalResult(
-            update=_reordered(update, (5, 5, 6), (2, 0, 1)),
-            largest_gradient_norm=path[:, 0],
-            mean_gradient_norm=path[:, 1],
-            mean_loss=path[:, 2],
-        )
+        result = run_kernel(_train, self.data, _reordered(models, (6, 5, 5), (1, 2, 0)), work)
+        return replace(result, update=_reordered(result.update, (5, 5, 6), (2, 0, 1)))
 
     def evaluate(self, model: Parameters) -> Evaluation:
         """Return the loss over all training data and the accuracy on the test data."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.learning.compiled import compiled, exp, sgd_step, slopes_of_cross_entropy
+from fedtempo.learning.compiled import compiled, exp, run_kernel, sgd_step, slopes_of_cross_entropy
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
 
 FLOATS_AT_ONCE = 65_536  # of one evaluation block: 256 KiB
@@ -30,27 +30,7 @@ class SoftmaxTrainer:
 
     def train(self, models: Parameters, work: LocalWork) -> LocalResult:
         """Run local SGD for each client of ``work``."""
-        clients = len(work.start)
-        update = np.empty((clients, *self.shape), dtype=np.float32)
-        path = np.empty((clients, 3))
-        _train(
-            self.data.inputs,
-            self.data.labels,
-            models.reshape(-1, *self.shape),
-            work.start,
-            work.rows,
-            work.local_steps,
-            work.step_size.astype(np.float32),
-            np.float32(work.weight_decay),
-            update,
-            path,
-        )
-        return LocalResult(
-            update=update.reshape(clients, -1),
-            largest_gradient_norm=path[:, 0],
-            mean_gradient_norm=path[:, 1],
-            mean_loss=path[:, 2],
-        )
+        return run_kernel(_train, self.data, models.reshape(-1, *self.shape), work)
 
     def evaluate(self, model: Parameters) -> Evaluation:
         """Return the loss over all training data and the accuracy on the test data."""
