@@ -10,5 +10,6 @@ def stream(seed: int, *purpose: str | int) -> np.random.Generator:
 
     Two purposes never share a stream, so what one part of a run draws does not depend on what another part has drawn.
     """
-    keys = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in purpose]
-    return np.random.default_rng([seed, *keys])
+    keys = [seed, *(zlib.crc32(part.encode()) if isinstance(part, str) else part for part in purpose)]
+    # NumPy takes words of 32 bits as they are, which is faster than number by number and gives the same stream.
+    return np.random.default_rng(np.array(keys, dtype=np.uint32) if 0 <= min(keys) <= max(keys) < 2**32 else keys)

@@ -21,8 +21,8 @@ class SoftmaxTrainer:
         self.data = data
         self.shape = (data.num_classes, data.inputs.shape[1] + 1)
         self.num_parameters = self.shape[0] * self.shape[1]
-        self.blocks = _blocks(data.inputs, data.labels)
-        self.test_blocks = _blocks(data.test_inputs, data.test_labels)
+        self.blocks = _blocks(data.inputs)
+        self.test_blocks = _blocks(data.test_inputs)
 
     def initial_model(self, rng: np.random.Generator) -> Parameters:
         """Return zeros: the loss is convex."""
@@ -35,8 +35,8 @@ class SoftmaxTrainer:
     def evaluate(self, model: Parameters) -> Evaluation:
         """Return the loss over all training data and the accuracy on the test data."""
         weights, bias = self._split(model)
-        loss = sum(_total_loss(weights, bias, inputs, labels) for inputs, labels in self.blocks)
-        right = sum(int(((weights @ x + bias[:, None]).argmax(axis=0) == y).sum()) for x, y in self.test_blocks)
+        loss = _total_loss(weights, bias, self.blocks, self.data.labels)
+        right = _right_answers(weights, bias, self.test_blocks, self.data.test_labels)
         return Evaluation(loss / len(self.data.labels), right / max(1, len(self.data.test_labels)))
 
     def client_losses(self, model: Parameters, clients: Integers) -> Vector:
@@ -45,8 +45,7 @@ class SoftmaxTrainer:
         means = []
         for client in clients.tolist():
             inputs, labels = self.data.client(client)
-            losses = [_total_loss(weights, bias, x, y) for x, y in _blocks(inputs, labels)]
-            means.append(sum(losses) / len(labels))
+            means.append(_total_loss(weights, bias, _blocks(inputs), labels) / len(labels))
         return np.array(means)
 
     def _split(self, model: Parameters) -> tuple[Parameters, Parameters]:
@@ -54,37 +53,59 @@ class SoftmaxTrainer:
         return np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy()
 
 
-def _blocks(inputs: Parameters, labels: Integers) -> list[tuple[Parameters, Integers]]:
+def _blocks(inputs: Parameters) -> Parameters:
     """Cut samples into blocks (feature, sample): products with few classes are fastest along contiguous samples."""
-    size = max(64, FLOATS_AT_ONCE // inputs.shape[1])
-    return [
-        (np.ascontiguousarray(inputs[start : start + size].T), np.array(labels[start : start + size]))
-        for start in range(0, len(labels), size)
-    ]
+    size = min(max(64, FLOATS_AT_ONCE // inputs.shape[1]), max(1, len(inputs)))
+    count = -(-len(inputs) // size)
+    filled = np.zeros((count * size, inputs.shape[1]), dtype=np.float32)
+    filled[: len(inputs)] = inputs
+    return np.ascontiguousarray(filled.reshape(count, size, -1).transpose(0, 2, 1))
 
 
 @compiled
-def _total_loss(weights: Parameters, bias: Parameters, inputs: Parameters, labels: Integers) -> float:
-    """Return the summed cross-entropy of one block of samples."""
-    logits = np.dot(weights, inputs)
-    classes, samples = logits.shape
-    highest = np.full(samples, -np.inf, dtype=np.float32)
-    for c in range(classes):
-        for s in range(samples):
-            logits[c, s] += bias[c]
-            highest[s] = max(highest[s], logits[c, s])
-    total = np.zeros(samples, dtype=np.float32)
-    for c in range(classes):
-        for s in range(samples):
-            total[s] += exp(logits[c, s] - highest[s])
-    loss, product = 0.0, 1.0
-    for s in range(samples):
-        loss += highest[s] - logits[labels[s], s]
-        product *= total[s]  # at most the number of classes: one logarithm serves several samples
-        if product > 1e200:
-            loss += np.log(product)
-            product = 1.0
-    return loss + np.log(product)
+def _total_loss(weights: Parameters, bias: Parameters, blocks: Parameters, labels: Integers) -> float:
+    """Return the summed cross-entropy of all samples; what fills up the last block does not count."""
+    classes, width = len(bias), blocks.shape[2]
+    logits = np.empty((classes, width), dtype=np.float32)
+    highest, total = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
+    loss = 0.0
+    for block in range(len(blocks)):
+        np.dot(weights, blocks[block], logits)
+        highest[:] = -np.inf
+        for c in range(classes):
+            for s in range(width):
+                logits[c, s] += bias[c]
+                highest[s] = max(highest[s], logits[c, s])
+        total[:] = 0
+        for c in range(classes):
+            for s in range(width):
+                total[s] += exp(logits[c, s] - highest[s])
+        first = block * width
+        product = 1.0
+        for s in range(min(width, len(labels) - first)):
+            loss += highest[s] - logits[labels[first + s], s]
+            product *= total[s]  # at most the number of classes: one logarithm serves several samples
+            if product > 1e200:
+                loss += np.log(product)
+                product = 1.0
+        loss += np.log(product)
+    return loss
+
+
+@compiled
+def _right_answers(weights: Parameters, bias: Parameters, blocks: Parameters, labels: Integers) -> int:
+    """Return how many samples have their own class as the likeliest."""
+    right, width = 0, blocks.shape[2]
+    for block in range(len(blocks)):
+        logits = np.dot(weights, blocks[block])
+        first = block * width
+        for s in range(min(width, len(labels) - first)):
+            likeliest = 0
+            for c in range(len(bias)):
+                if logits[c, s] + bias[c] > logits[likeliest, s] + bias[likeliest]:
+                    likeliest = c
+            right += likeliest == labels[first + s]
+    return right
 
 
 @compiled

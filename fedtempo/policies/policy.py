@@ -78,6 +78,16 @@ class RoundPlan:
             check_positive("deadline", self.deadline)
 
 
+MEASURED = (
+    "compute_time",
+    "upload_time",
+    "largest_gradient_norm",
+    "mean_gradient_norm",
+    "update_norm",
+    "mean_loss",
+)  # of each member, in a RoundReport
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class RoundReport:
     """What came of a round; arrays have one entry for each member of the plan, NaN where it failed."""
@@ -95,6 +105,12 @@ class RoundReport:
     aggregate_norm: float  # ‖Σ weight Δ‖, from which the signal s² can be estimated
     loss: float | None  # F(w) after the round, where it was evaluated
     accuracy: float | None
+
+    def __post_init__(self) -> None:
+        """Blank what the engine knows of those who failed: a server would not."""
+        if self.failed.any():
+            for name in MEASURED:
+                object.__setattr__(self, name, np.where(self.failed, np.nan, getattr(self, name)))
 
 
 @runtime_checkable
@@ -138,4 +154,4 @@ def _for_each(name: str, values: npt.ArrayLike, members: Integers, *, above: flo
     if not (np.isfinite(numbers).all() and (numbers > above).all()):
         rule = "finite" if above < 0 else "positive and finite"
         raise InputError(f"{name} must be {rule}, got {str(numbers.tolist())[:60]}")
-    return np.broadcast_to(numbers, members.shape)
+    return numbers if numbers.ndim else np.full(members.shape, numbers)

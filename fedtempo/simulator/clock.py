@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
-from fedtempo.theory.bandwidth import LinkMode, allocate_bandwidth, cohort_round_time
+from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort, cohort_round_time
 from fedtempo.theory.round_time import Duplicates
 
 
@@ -43,7 +43,7 @@ def time_round(
     if bandwidth is not None:
         finish = ready_time + work / bandwidth
     elif link == "paper":
-        end, bandwidth = allocate_bandwidth(ready_time, work, total_bandwidth, bandwidth_cap)
+        end, bandwidth = allocate_to_one_cohort(ready_time, work, total_bandwidth, bandwidth_cap)
         finish = np.full(len(ready_time), end)
     elif link == "equal":
         bandwidth = total_bandwidth * draws / draws.sum()

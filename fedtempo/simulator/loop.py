@@ -14,7 +14,7 @@ from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Trainer
-from fedtempo.policies.policy import Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import MEASURED, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, ChannelState
 from fedtempo.simulator.clock import time_round
@@ -133,12 +133,12 @@ class Simulation:
             plan=plan,
             round_index=self.round_index - 1,
             round_time=elapsed,
-            compute_time=np.where(failed, np.nan, now.compute_time[plan.members]),
-            upload_time=np.where(failed, np.nan, now.upload_time[plan.members]),
-            largest_gradient_norm=np.where(failed, np.nan, result.largest_gradient_norm),
-            mean_gradient_norm=np.where(failed, np.nan, result.mean_gradient_norm),
-            update_norm=np.where(failed, np.nan, result.update_norm),
-            mean_loss=np.where(failed, np.nan, result.mean_loss),
+            compute_time=now.compute_time[plan.members],
+            upload_time=now.upload_time[plan.members],
+            largest_gradient_norm=result.largest_gradient_norm,
+            mean_gradient_norm=result.mean_gradient_norm,
+            update_norm=result.update_norm,
+            mean_loss=result.mean_loss,
             failed=failed,
             aggregate_norm=aggregate_norm,
             loss=None if evaluation is None else evaluation.loss,
@@ -150,7 +150,7 @@ class Simulation:
 
     @staticmethod
     def _for_each(plan: RoundPlan, chosen: npt.ArrayLike | None, usual: float) -> Vector:
-        return np.broadcast_to(np.asarray(usual if chosen is None else chosen, dtype=np.float64), plan.members.shape)
+        return np.full(len(plan.members), usual if chosen is None else chosen, dtype=np.float64)
 
     def _plan(self, now: ChannelState) -> tuple[RoundPlan, "Asked"]:
         """Let the policy plan, and answer its probes."""
@@ -328,16 +328,10 @@ def _select(clients: Integers, result: LocalResult, members: Integers) -> LocalR
 
 def _record(time: float, report: RoundReport, sizes: Vector) -> dict[str, Any]:
     """Return the record of a round: JSON values only, and nothing that differs between equal runs."""
-    plan, numbers = report.plan, {}
-    for name in (
-        "compute_time",
-        "upload_time",
-        "largest_gradient_norm",
-        "mean_gradient_norm",
-        "update_norm",
-        "mean_loss",
-    ):
-        numbers[name] = [None if math.isnan(x) else x for x in getattr(report, name).tolist()]
+    plan, measured = report.plan, np.array([getattr(report, name) for name in MEASURED])
+    numbers = measured.tolist()
+    if np.isnan(measured).any():
+        numbers = [[None if math.isnan(x) else x for x in line] for line in numbers]
     record = {
         "round": report.round_index,
         "phase": plan.phase,
@@ -349,7 +343,7 @@ def _record(time: float, report: RoundReport, sizes: Vector) -> dict[str, Any]:
         "counts": [1] * len(plan.members) if plan.counts is None else plan.counts.tolist(),
         "weights": plan.weights.tolist(),
         "step_size": sizes.tolist(),
-        **numbers,
+        **dict(zip(MEASURED, numbers, strict=True)),
         "failed": plan.members[report.failed].tolist(),
         "aggregate_norm": report.aggregate_norm,
     }

@@ -47,6 +47,18 @@ def allocate_bandwidth(
     return Allocation(round_time[()] if shape[:-1] else float(round_time), bandwidth)
 
 
+def allocate_to_one_cohort(
+    compute_time: Vector, upload_time: Vector, total_bandwidth: float, bandwidth_cap: Vector | None
+) -> Allocation:
+    """Do the same for one cohort whose times have been checked before: a simulation asks once a round."""
+    cap = None if bandwidth_cap is None else bandwidth_cap[:, None]
+    round_time, windows = _windows(compute_time[:, None], upload_time[:, None], total_bandwidth, cap)
+    bandwidth = upload_time / windows[:, 0]
+    if cap is None:
+        bandwidth *= total_bandwidth / bandwidth.sum()
+    return Allocation(float(round_time[0]), bandwidth)
+
+
 def cohort_round_time(
     compute_time: npt.ArrayLike,
     upload_time: npt.ArrayLike,
