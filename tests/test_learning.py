@@ -70,7 +70,7 @@ def test_after_20_rounds_all_trainers_have_the_same_model(data, decay):
             result = trainer.train(
                 model[None], work_of(data, clients, round_index=r, steps=10, size=0.1 / (1 + r), decay=decay)
             )
-            model, _ = aggregator.apply(model, clients, result.update, np.full(3, 1 / 3), 0.1)
+            model, *_ = aggregator.apply(model, clients, result.update, np.full(3, 1 / 3), 0.1)
         models[name] = as_classes(model, name, data)
         evaluation = trainer.evaluate(model)
         outcomes[name] = np.array([
@@ -260,10 +260,10 @@ def test_aggregation_adds_weighted_updates_and_momentum():
     updates = np.array([[1.0, 0.0], [0.0, 2.0]], dtype=np.float32)
     aggregator = Aggregator(np.array([0.5, 0.5]), momentum=0.5)
     members, weights = np.array([0, 1]), np.array([0.25, 0.5])
-    model, norm = aggregator.apply(np.zeros(2, dtype=np.float32), members, updates, weights, 0.1)
+    model, norm, *_ = aggregator.apply(np.zeros(2, dtype=np.float32), members, updates, weights, 0.1)
     np.testing.assert_allclose(model, [0.25, 1.0])
     assert norm == pytest.approx(np.hypot(0.25, 1.0))
-    model, _ = aggregator.apply(model, members[:0], updates[:0], weights[:0], 0.1)  # nobody came: momentum goes on
+    model, *_ = aggregator.apply(model, members[:0], updates[:0], weights[:0], 0.1)  # nobody came: momentum goes on
     np.testing.assert_allclose(model, [0.375, 1.5])
 
 
@@ -276,7 +276,7 @@ def test_old_directions_keep_in_step_with_a_smaller_step_size(settings):
     for scale in (1.0, 0.1):
         aggregator, model = Aggregator(np.array([0.5, 0.5]), **settings), np.zeros(2, dtype=np.float32)
         aggregator.apply(model, members, first, weights, 1.0)
-        step, _ = aggregator.apply(model, members[:1], np.float32(scale) * second[:1], weights[:1], scale)
+        step, *_ = aggregator.apply(model, members[:1], np.float32(scale) * second[:1], weights[:1], scale)
         steps.append(step)
     np.testing.assert_allclose(steps[1], 0.1 * steps[0], rtol=1e-6)
 
@@ -293,7 +293,7 @@ def test_memory_stays_unbiased_and_takes_the_noise_away():
             aggregator = Aggregator(share, memory=True)
             for i in range(3):
                 aggregator.apply(start, np.array([i]), old[i : i + 1], np.zeros(1), 1.0)
-            step, _ = aggregator.apply(
+            step, *_ = aggregator.apply(
                 start, np.array([client]), updates[client : client + 1], np.array([share[client] * 3]), 1.0
             )
             expected += step / 3
@@ -315,7 +315,7 @@ def test_the_aggregator_goes_on_from_its_state(settings):
             other = Aggregator(share, **settings)
             other.restore({name: array.copy() for name, array in one.state().items()})
             again = model.copy()
-        model, _ = one.apply(model, members, updates, weights, 0.3)
+        model, *_ = one.apply(model, members, updates, weights, 0.3)
         if r >= 3:
-            again, _ = other.apply(again, members, updates, weights, 0.3)
+            again, *_ = other.apply(again, members, updates, weights, 0.3)
     np.testing.assert_array_equal(model, again)

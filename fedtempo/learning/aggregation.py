@@ -1,12 +1,22 @@
 """What the server does with the updates of a round."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector, check_fraction
 from fedtempo.learning.trainer import Parameters
+
+
+class Step(NamedTuple):
+    """The next model, and what led to it."""
+
+    model: Parameters
+    aggregate_norm: float  # of Σ_j weight_j Δ_j, without memory or momentum
+    direction_norm: float  # of d
+    residual_norm: Vector  # of Δ_j/η - y_j, for each member
 
 
 @dataclass(eq=False)
@@ -31,18 +41,21 @@ class Aggregator:
 
     def apply(
         self, model: Parameters, members: Integers, updates: Parameters, weights: Vector, step_size: float
-    ) -> tuple[Parameters, float]:
-        """Return the next model, and the norm of the aggregate Σ_j weight_j Δ_j without memory or momentum."""
+    ) -> Step:
+        """Return the next model."""
         aggregate = weights.astype(np.float32) @ updates if len(members) else np.zeros_like(model)
-        norm = float(np.linalg.norm(aggregate.astype(np.float64)))
+        norm = _norm(aggregate)
         if not (self.memory or self.momentum):
-            return model + aggregate, norm
+            return Step(model + aggregate, norm, norm / step_size, _norms(updates) / step_size)
         eta = np.float32(step_size)
-        step = self._with_memory(aggregate / eta, members, updates / eta, weights) if self.memory else aggregate / eta
+        direction, residuals = aggregate / eta, updates / eta
+        if self.memory:
+            direction, residuals = self._with_memory(members, residuals, weights)
+        step = direction
         if self.momentum:
             self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step
             step = self.velocity
-        return model + eta * step, norm
+        return Step(model + eta * step, norm, _norm(direction), _norms(residuals))
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""
@@ -68,17 +81,22 @@ class Aggregator:
         clients = arrays.get("remembered_clients", np.empty(0, dtype=np.int64))
         self.remembered = dict(zip(clients.tolist(), arrays.get("remembered", np.empty(0)), strict=True))
 
-    def _with_memory(
-        self, aggregate: Parameters, members: Integers, directions: Parameters, weights: Vector
-    ) -> Parameters:
-        mean = np.zeros_like(aggregate) if self.mean_remembered is None else self.mean_remembered
-        step = mean + aggregate
+    def _with_memory(self, members: Integers, directions: Parameters, weights: Vector) -> tuple[Parameters, Parameters]:
+        """Return d and the residuals Δ_j/η - y_j, and remember the new directions."""
+        residuals = directions.copy()
         for j, client in enumerate(members.tolist()):
-            old = self.remembered.get(client)
-            share = np.float32(self.data_share[client])
-            if old is not None:
-                step = step - np.float32(weights[j]) * old
-            mean = mean + share * (directions[j] if old is None else directions[j] - old)
+            if client in self.remembered:
+                residuals[j] -= self.remembered[client]
             self.remembered[client] = directions[j].copy()
-        self.mean_remembered = mean
-        return step
+        mean = np.zeros(directions.shape[1], np.float32) if self.mean_remembered is None else self.mean_remembered
+        self.mean_remembered = mean + self.data_share[members].astype(np.float32) @ residuals
+        return mean + weights.astype(np.float32) @ residuals, residuals
+
+
+def _norm(vector: Parameters) -> float:
+    return float(np.linalg.norm(vector.astype(np.float64)))
+
+
+def _norms(rows: Parameters) -> Vector:
+    squares: Vector = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return np.sqrt(squares)

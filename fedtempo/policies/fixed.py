@@ -8,6 +8,7 @@ import numpy as np
 from fedtempo.checks import Vector, check_count
 from fedtempo.fleet import Fleet
 from fedtempo.policies.policy import RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.presence import Attentive, Presence
 from fedtempo.theory.sampling import DrawTable, aggregation_weights, check_sampling_prob, draw_cohort
 
 
@@ -25,33 +26,56 @@ class Forgetful:
         """Take up nothing."""
 
 
-class FixedSampling(Forgetful):
-    """Draw K clients with replacement from one q each round; weights as in Lemma 1."""
+class FixedSampling(Attentive):
+    """Draw K clients with replacement from one q each round, among those who are there; weights as in Lemma 1.
 
-    def __init__(self, fleet: Fleet, sampling_prob: Vector, cohort_size: int) -> None:
+    Who is seldom there or seldom answers counts for more when it does, so that the aggregate stays unbiased.
+    """
+
+    def __init__(
+        self, fleet: Fleet, sampling_prob: Vector, cohort_size: int, *, presence: Presence | None = None
+    ) -> None:
         """Prepare draws from q."""
         self.fleet, self.cohort_size = fleet, check_count("cohort_size", cohort_size)
         self.sampling_prob = check_sampling_prob(sampling_prob, len(fleet))
         self.table = DrawTable.of(self.sampling_prob)
+        self.presence = presence or Presence(len(fleet))
 
     def plan(self, context: RoundContext) -> RoundPlan:
         """Draw a cohort."""
-        drawn = draw_cohort(self.table, self.cohort_size, context.rng)
+        self.presence.look(context)
+        q, table = self.sampling_prob, self.table
+        if context.available is not None and not context.available.all():
+            q = np.where(context.available, q, 0.0)
+            q /= q.sum()
+            table = DrawTable(np.cumsum(q) / q.sum())
+        drawn = draw_cohort(table, self.cohort_size, context.rng)
         members, first, counts = np.unique(drawn, return_index=True, return_counts=True)
-        weights = aggregation_weights(drawn, self.sampling_prob, self.fleet.data_share)[first] * counts
-        return RoundPlan(members=members, counts=counts, weights=weights)
+        weights = aggregation_weights(drawn, q, self.fleet.data_share)[first] * counts
+        return RoundPlan(
+            members=members,
+            counts=counts,
+            weights=weights / self.presence.response(members),
+            note=self.presence.note(context, self.fleet.data_share),
+        )
 
 
-class FullParticipation(Forgetful):
-    """Everyone trains in each round, with its data share as weight."""
+class FullParticipation(Attentive):
+    """Everyone who is there trains in each round, with its data share as weight."""
 
     def __init__(self, fleet: Fleet) -> None:
         """Take the fleet."""
-        self.everyone, self.weights = np.arange(len(fleet)), fleet.data_share
+        self.fleet, self.presence = fleet, Presence(len(fleet))
 
     def plan(self, context: RoundContext) -> RoundPlan:
         """Take everyone."""
-        return RoundPlan(members=self.everyone, weights=self.weights)
+        self.presence.look(context)
+        members = context.there(len(self.fleet))
+        return RoundPlan(
+            members=members,
+            weights=self.fleet.data_share[members] / self.presence.response(members),
+            note=self.presence.note(context, self.fleet.data_share),
+        )
 
 
 class AuthorsUniform(Forgetful):
@@ -66,7 +90,8 @@ class AuthorsUniform(Forgetful):
 
     def plan(self, context: RoundContext) -> RoundPlan:
         """Draw distinct clients."""
-        members = np.sort(context.rng.choice(len(self.fleet), self.cohort_size, replace=False))
+        there = context.there(len(self.fleet))
+        members = np.sort(context.rng.choice(there, min(self.cohort_size, len(there)), replace=False))
         scale = self.fleet.data_share[members] * len(self.fleet)
         weights = np.full(len(members), 1 / len(members))
         return RoundPlan(members=members, weights=weights, step_size=context.step_size * scale)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from fedtempo.checks import InputError, Integers, Vector, as_integers, as_numbers, check_choice, check_positive
 from fedtempo.fleet import Fleet
+from fedtempo.theory.bandwidth import LinkMode
+from fedtempo.theory.round_time import Duplicates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -24,6 +26,10 @@ class RoundContext:
     compute_time: Vector | None = None  # current or forecast τ, where the channel tells
     upload_time: Vector | None = None  # and t
     answers: Vector | None = None  # to the probe, if the policy asked for one
+
+    def there(self, size: int) -> Integers:
+        """Return the clients that are there, of so many."""
+        return np.arange(size) if self.available is None else np.flatnonzero(self.available)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -102,7 +108,9 @@ class RoundReport:
     update_norm: Vector
     mean_loss: Vector
     failed: npt.NDArray[np.bool_]
+    residual_norm: Vector  # ‖Δ_i/η - y_i‖: what is new in each direction; y_i = 0 without a server memory
     aggregate_norm: float  # ‖Σ weight Δ‖, from which the signal s² can be estimated
+    direction_norm: float  # ‖d‖ of the server's step w ← w + η d, memory included, momentum not
     loss: float | None  # F(w) after the round, where it was evaluated
     accuracy: float | None
 
@@ -118,7 +126,8 @@ class Policy(Protocol):
     """Decides who trains, how often and with what bandwidth.
 
     It may also have ``state() -> dict`` of JSON values and ``restore(state)``: a run that was killed then goes on from
-    where it was, to the byte. Without them it starts again.
+    where it was, to the byte. Without them it starts again. A policy that counts on the server's memory of updates says
+    so by ``server_memory = True``.
     """
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe | Restart:
@@ -134,6 +143,8 @@ class PolicySetting:
 
     fleet: Fleet
     cohort_size: int  # K
+    link: LinkMode = "paper"  # how members share the bandwidth
+    duplicates: Duplicates = "paper"
     options: Mapping[str, Any] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
 

@@ -9,6 +9,7 @@ from fedtempo.checks import InputError, Vector, as_numbers, check_count, check_f
 from fedtempo.fleet import Fleet
 from fedtempo.policies.fixed import FixedSampling
 from fedtempo.policies.policy import Restart, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.presence import Presence
 from fedtempo.theory.estimation import estimate_beta_over_alpha, estimate_gradient_bounds
 from fedtempo.theory.optimum import optimal_sampling
 from fedtempo.theory.sampling import statistical_sampling, uniform_sampling, weighted_sampling
@@ -47,7 +48,7 @@ class PilotedSampling:
         self.fleet, self.cohort_size, self.pilots, self.scheme = fleet, cohort_size, pilots, scheme
         self.remaining = list(PILOTS)
         self.rounds: dict[str, list[float]] = {}  # of each pilot, to each F_s; NaN where it did not get there
-        self.norms = np.zeros(len(fleet))
+        self.norms, self.presence = np.zeros(len(fleet)), Presence(len(fleet))
         self.note: dict[str, Any] | None = None
         self.phase, self.fresh = "", True
         self.sampling: FixedSampling
@@ -58,11 +59,15 @@ class PilotedSampling:
         if self.fresh and context.round_index > 0:
             return Restart()
         self.fresh = False
-        note, self.note = self.note, None
-        return replace(self.sampling.plan(context), evaluate=self.phase != "train", phase=self.phase, note=note)
+        plan = self.sampling.plan(context)
+        if self.note is not None:
+            plan = replace(plan, note={**(plan.note or {}), **self.note})
+            self.note = None
+        return replace(plan, evaluate=self.phase != "train", phase=self.phase)
 
     def observe(self, report: RoundReport) -> None:
         """Keep the largest norms; note the losses reached, and go on to the next phase at the end of a pilot."""
+        self.presence.observe(report)
         if self.phase == "train":
             return
         norms = np.where(report.failed, 0.0, report.largest_gradient_norm)
@@ -83,6 +88,7 @@ class PilotedSampling:
             "rounds": {phase: [None if np.isnan(r) else r for r in rounds] for phase, rounds in self.rounds.items()},
             "norms": self.norms.tolist(),
             "note": self.note,
+            "presence": self.presence.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -94,6 +100,7 @@ class PilotedSampling:
         if rounds is not None:
             self.rounds[state["phase"]] = rounds
         self.fresh, self.note = state["fresh"], state["note"]
+        self.presence.restore(state["presence"])
 
     def _begin(self, phase: str) -> None:
         self.phase, self.fresh = phase, True
@@ -102,7 +109,7 @@ class PilotedSampling:
         else:
             q = PILOTS[phase](self.fleet)
             self.rounds[phase] = [np.nan] * len(self.pilots.losses)
-        self.sampling = FixedSampling(self.fleet, q, self.cohort_size)
+        self.sampling = FixedSampling(self.fleet, q, self.cohort_size, presence=self.presence)
 
     def _conclude(self) -> Vector:
         seen = np.flatnonzero(self.norms)

@@ -1,14 +1,14 @@
 """Policies by name: the built-in ones, and a user's own by entry point."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
 
 from fedtempo.checks import InputError, check_nonnegative
 from fedtempo.policies.fixed import AuthorsUniform, FixedSampling, FullParticipation, Sampler
+from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import Policy, PolicySetting
 from fedtempo.policies.proposed import PilotedSampling, PilotSettings
 from fedtempo.theory.optimum import optimal_sampling
@@ -27,7 +27,7 @@ class Entry:
 
 
 def _uniform(setting: PolicySetting) -> Policy:
-    options = _checked(setting, {"replacement": True})
+    options = checked_options(setting, {"replacement": True})
     if not isinstance(options["replacement"], bool):
         raise InputError(f"replacement must be true or false, got {options['replacement']!r}")
     if options["replacement"]:
@@ -36,26 +36,26 @@ def _uniform(setting: PolicySetting) -> Policy:
 
 
 def _weighted(setting: PolicySetting) -> Policy:
-    _checked(setting, {})
+    checked_options(setting, {})
     return FixedSampling(setting.fleet, weighted_sampling(setting.fleet), setting.cohort_size)
 
 
 def _full(setting: PolicySetting) -> Policy:
-    _checked(setting, {})
+    checked_options(setting, {})
     return FullParticipation(setting.fleet)
 
 
 def _piloted(scheme: str) -> Factory:
     def make(setting: PolicySetting) -> Policy:
         known = {"losses": None, "max_rounds": 500} | ({"floor": 0.05} if scheme == "proposed" else {})
-        pilots = PilotSettings(**_checked(setting, known, needed=("losses",)))
+        pilots = PilotSettings(**checked_options(setting, known, needed=("losses",)))
         return PilotedSampling(setting.fleet, setting.cohort_size, pilots, scheme=scheme)
 
     return make
 
 
 def _oracle(setting: PolicySetting) -> Policy:
-    options = _checked(setting, {"beta_over_alpha": None, "floor": 0.05}, needed=("beta_over_alpha",))
+    options = checked_options(setting, {"beta_over_alpha": None, "floor": 0.05}, needed=("beta_over_alpha",))
     if setting.known_gradient_bound is None:
         raise InputError(
             "proposed-oracle must know the gradient bounds beforehand, got an engine that cannot tell them"
@@ -115,20 +115,6 @@ def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Polic
     if isinstance(policy, Policy):
         return policy
     if callable(policy):
-        _checked(setting, {})
+        checked_options(setting, {})
         return FixedSampling(setting.fleet, policy(setting.fleet), setting.cohort_size)
     raise InputError(f"policy must be a name, a policy, a class or a function from fleet to q, got {policy!r}")
-
-
-def _checked(setting: PolicySetting, known: Mapping[str, Any], needed: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the options over their defaults; unknown ones are refused with the nearest name."""
-    for name in setting.options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known) or 'none'}"
-            raise InputError(f"options of a policy must be known, got {name!r}{hint}")
-    options = {**known, **setting.options}
-    for name in needed:
-        if options[name] is None:
-            raise InputError(f"{name} must be given among the options of this policy, got none")
-    return options

@@ -145,6 +145,8 @@ def assemble(
     setting = PolicySetting(
         fleet=fleet,
         cohort_size=training.cohort_size,
+        link=training.link,
+        duplicates=training.duplicates,
         options=options,
         known_gradient_bound=lambda: first_gradient_bounds(data, trainer, training, seed),
     )

@@ -57,7 +57,8 @@ class Simulation:
         self.trainer, self.fleet, self.channel, self.policy = trainer, fleet, channel, policy
         self.training, self.stop, self.seed = training, stop, seed
         self.batches = Batches(data.offsets, batch_size=training.batch_size, seed=seed)
-        self.aggregator = Aggregator(fleet.data_share, momentum=training.server_momentum, memory=training.server_memory)
+        memory = training.server_memory or getattr(policy, "server_memory", False)
+        self.aggregator = Aggregator(fleet.data_share, momentum=training.server_momentum, memory=memory)
         self.initial = trainer.initial_model(stream(seed, "initial model"))
         self.model = self.initial.copy()
         self.initial_loss = trainer.evaluate(self.initial).loss
@@ -123,9 +124,11 @@ class Simulation:
         else:
             result = _select(asked.computed, asked.result, plan.members)
         round_time, failed = self._time(plan, now, steps, asked)
-        self.model, aggregate_norm = self.aggregator.apply(
+        step = self.aggregator.apply(
             self.model, plan.members[~failed], result.update[~failed], plan.weights[~failed], usual_step_size
         )
+        self.model, residual_norm = step.model, np.full(len(failed), np.nan)
+        residual_norm[~failed] = step.residual_norm
         elapsed = asked.seconds + round_time
         self._advance(plan, elapsed)
         evaluation = self._evaluate(plan)
@@ -140,7 +143,9 @@ class Simulation:
             update_norm=result.update_norm,
             mean_loss=result.mean_loss,
             failed=failed,
-            aggregate_norm=aggregate_norm,
+            residual_norm=residual_norm,
+            aggregate_norm=step.aggregate_norm,
+            direction_norm=step.direction_norm,
             loss=None if evaluation is None else evaluation.loss,
             accuracy=None if evaluation is None else evaluation.accuracy,
         )

@@ -1,0 +1,81 @@
+"""Who is there and who answers: what unbiased weights must make up for where clients come, go and fail."""
+
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector
+from fedtempo.policies.policy import RoundContext, RoundReport
+
+LEAST_RESPONSE = 0.1  # a client seen in fewer rounds than this is not made up for in full: its weight would explode
+
+
+class Presence:
+    """The response probability ρ_i of each client, learned: that it is there, times that it answers if it is drawn.
+
+    A client drawn from those who are there, with weight p/(K q ρ), adds p Δ to the aggregate in expectation, as if
+    it were always there. Both factors start at 1 and are (successes + 1)/(trials + 1).
+    """
+
+    def __init__(self, size: int) -> None:
+        """Start with everyone always there."""
+        self.rounds = 0  # in which somebody may have been absent, and all before
+        self.absent = np.zeros(size, dtype=np.int64)
+        self.drawn = np.zeros(size, dtype=np.int64)
+        self.failed = np.zeros(size, dtype=np.int64)
+
+    def look(self, context: RoundContext) -> None:
+        """Note who is there; once a round."""
+        self.rounds += 1
+        if context.available is not None:
+            self.absent += ~context.available
+
+    def observe(self, report: RoundReport) -> None:
+        """Note who answered."""
+        self.drawn[report.plan.members] += 1
+        if report.failed.any():
+            self.failed[report.plan.members[report.failed]] += 1
+
+    def response(self, clients: Integers) -> Vector:
+        """Return ρ of some clients."""
+        there = 1 - self.absent[clients] / (self.rounds + 1)
+        answers = 1 - self.failed[clients] / (self.drawn[clients] + 1)
+        return np.maximum(there * answers, LEAST_RESPONSE)
+
+    def note(self, context: RoundContext, data_share: Vector) -> dict[str, Any] | None:
+        """Return for the records what no weight makes up for: the share of the data that was never there so far."""
+        if context.available is None:
+            return None
+        return {"never_there": float(data_share[self.absent >= self.rounds].sum())}
+
+    def state(self) -> dict[str, Any]:
+        """Return what was seen, short where nobody was ever missing."""
+        if not (self.absent.any() or self.failed.any()):
+            return {"rounds": self.rounds}
+        names = ("absent", "drawn", "failed")
+        return {"rounds": self.rounds} | {name: getattr(self, name).tolist() for name in names}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what ``state`` returned."""
+        self.rounds = state["rounds"]
+        for name in ("absent", "drawn", "failed"):
+            if name in state:
+                setattr(self, name, np.array(state[name], dtype=np.int64))
+
+
+class Attentive:
+    """A policy that learns who is there and who answers, and nothing else."""
+
+    presence: Presence
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn who answered."""
+        self.presence.observe(report)
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned."""
+        return {"presence": self.presence.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take it up."""
+        self.presence.restore(state["presence"])
