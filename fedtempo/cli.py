@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -270,14 +271,14 @@ def tune(
 
     given = {"target_loss": target_loss, "max_time": time_limit}
     sizes = _numbers("--step-sizes", step_sizes, float)
+    cohorts = _numbers("--cohort-sizes", cohort_sizes, int)
     if not sizes:
         raise InputError("--step-sizes must hold at least one step size, got none")
     found = candidates(
         config,
         preset,
         _names(policies),
-        step_sizes=sizes,
-        cohort_sizes=_numbers("--cohort-sizes", cohort_sizes, int),
+        choices={"step_size": sizes} | ({"cohort_size": cohorts} if cohorts else {}),
         seeds=_seeds(seeds, first_seed),
         stop={name: value for name, value in given.items() if value is not None},
         root=output / config.stem,
@@ -289,6 +290,33 @@ def tune(
     _print_markdown(tuning_table(found, target))
     print("\nAs part of the configuration:\n")
     print(as_toml(best_of(found, target), preset))
+
+
+@app.command()
+def leaderboard(
+    setups: Annotated[str, typer.Option(help="Which setups, separated by commas.")] = "setup1,setup2",
+    channels: Annotated[str, typer.Option(help="Kinds of channels: static, fading, absences, traces.")] = "static",
+    policies: Annotated[str, typer.Option(help="Names, separated by commas. [default: all but full]")] = "",
+    regimes: Annotated[str, typer.Option(help="Server optimisers: plain, momentum.")] = "plain,momentum",
+    seeds: Annotated[int, typer.Option(help="How many seeds, dealt out over the draws of the data.")] = 20,
+    draws: Annotated[int, typer.Option(help="How many draws of the data.")] = 5,
+    traces: Annotated[Path | None, typer.Option(help="Folder of .up and .csv traces, for the channel traces.")] = None,
+    configs: Annotated[Path, typer.Option(help="Folder of setup1.toml to setup3.toml.")] = Path("configs"),
+    jobs: Annotated[int, typer.Option(help="Runs side by side. [default: as many as there are cores]")] = -1,
+    ray: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ray cluster.")] = None,
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs/leaderboard"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and charts.")] = Path("leaderboard"),
+) -> None:
+    """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
+    from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, rank
+
+    for setup, channel, regime in product(_words(setups), _words(channels), _words(regimes)):
+        path = rank(
+            setup, channel, regime, _names(policies) if policies else list(DEFAULT_POLICIES),
+            seeds=seeds, draws=draws, configs=configs, traces=traces, records=records, output=output,
+            run_grid=lambda grid: _run_grid(grid[0].experiment.name, grid, jobs, ray),
+        )  # fmt: skip
+        _print_markdown(path.read_text(encoding="utf-8"))
 
 
 @app.command()
@@ -374,10 +402,14 @@ def fetch(dataset: Annotated[str, typer.Argument(help="mnist or emnist.")]) -> N
     print(f"wrote {download(dataset, progress=True)}")
 
 
+def _words(given: str) -> list[str]:
+    return [word.strip() for word in given.split(",") if word.strip()]
+
+
 def _names(given: str) -> list[str]:
     from fedtempo.policies.registry import check_name
 
-    names = [check_name(name.strip()) for name in given.split(",") if name.strip()]
+    names = [check_name(name) for name in _words(given)]
     if not names or len(set(names)) < len(names):
         raise InputError(f"--policies must be distinct names, separated by commas, got {given!r}")
     return names

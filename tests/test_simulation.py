@@ -15,6 +15,7 @@ from fedtempo.data.synthetic import synthetic_data
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork
+from fedtempo.policies.fixed import Forgetful
 from fedtempo.policies.policy import PolicySetting, Probe, Restart, RoundPlan
 from fedtempo.policies.registry import BUILT_IN, available_policies, make
 from fedtempo.simulator.api import assemble, simulate
@@ -148,6 +149,16 @@ def test_a_run_carried_over_at_any_round_goes_on_as_if_nothing_had_happened(data
         assert begun + list(second.rounds()) == whole
 
 
+class Everyone(Forgetful):
+    """Plan for all clients, whether they are there or not."""
+
+    def __init__(self, data_share):
+        self.data_share = data_share
+
+    def plan(self, context):
+        return RoundPlan(members=np.arange(len(self.data_share)), weights=self.data_share)
+
+
 def test_absent_clients_fail_take_no_time_and_do_not_count(data, times):
     from fedtempo import cohort_round_time
 
@@ -155,7 +166,7 @@ def test_absent_clients_fail_take_no_time_and_do_not_count(data, times):
     trainer, channel = SoftmaxTrainer(data), StaticChannel(fleet.compute_time, fleet.upload_time)
     running = assemble(
         data=data, trainer=trainer, fleet=fleet, channel=WithAbsences(channel, present_share=0.5, seed=3),
-        policy="full", options={}, seed=0, stop=StopSettings(max_rounds=1),
+        policy=Everyone(data.data_share), options={}, seed=0, stop=StopSettings(max_rounds=1),
         training=TrainingSettings(cohort_size=4, local_steps=5, weight_decay=0.01),
     )  # fmt: skip
     before = running.model.copy()

@@ -41,9 +41,12 @@ def from_table(kind: type[T], value: object, where: str = "", **given: object) -
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with another laid over it, table by table."""
+    """Return a table with another laid over it, table by table; None takes a setting away."""
     result = dict(base)
     for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+            continue
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
         result[key] = merged(result[key], value) if both else value
     return result

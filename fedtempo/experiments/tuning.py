@@ -1,10 +1,11 @@
 """Each policy at its own best step size and cohort size, chosen by one procedure on seeds that no comparison uses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from fedtempo.experiments.comparison import Target, Times, times_to
 from fedtempo.experiments.config import for_policy, read_experiment
@@ -12,6 +13,7 @@ from fedtempo.experiments.grid import Job
 from fedtempo.experiments.records import RECORDS
 from fedtempo.experiments.results import Run, read_run
 from fedtempo.experiments.tables import markdown, seconds
+from fedtempo.experiments.toml import merged
 
 FIRST_SEED = 1000
 
@@ -21,7 +23,7 @@ class Candidate:
     """One policy under one choice of settings."""
 
     policy: str
-    step_size: float
+    training: dict[str, float]  # the settings that were chosen
     cohort_size: int
     jobs: list[Job]
 
@@ -46,21 +48,27 @@ def candidates(
     preset: str,
     policies: Sequence[str],
     *,
-    step_sizes: Sequence[float],
-    cohort_sizes: Sequence[int],
+    choices: Mapping[str, Sequence[float]],
     seeds: Sequence[int],
     stop: dict[str, float],
     root: Path,
+    worlds: Sequence[Mapping[str, Any]] = ({},),
 ) -> list[Candidate]:
-    """Return the runs to compare: every policy with every step size and every cohort size."""
+    """Return the runs to compare: every policy with every choice of training settings, in every world.
+
+    ``choices``: values for each setting of training. ``worlds``: tables that lie over the configuration, such as other
+    draws of the data.
+    """
     found = []
-    for policy, step_size, cohort_size in product(policies, step_sizes, cohort_sizes or [0]):
-        training = {"step_size": step_size} | ({"cohort_size": cohort_size} if cohort_size else {})
-        over = {"stop": stop} if stop else {}
-        experiment, table = read_experiment(config, preset, over=over | {"policy": {policy: {"training": training}}})
-        size = for_policy(experiment, policy)[0].cohort_size
-        jobs = [Job(experiment, table, policy, seed, root) for seed in seeds]
-        found.append(Candidate(policy, step_size, size, jobs))
+    for policy, values in product(policies, product(*choices.values())):
+        training = dict(zip(choices, values, strict=True))
+        jobs = []
+        for world in worlds:
+            own = {"policy": {policy: {"training": training}}} | ({"stop": stop} if stop else {})
+            experiment, table = read_experiment(config, preset, over=merged(world, own))
+            jobs += [Job(experiment, table, policy, seed, root) for seed in seeds]
+        size = for_policy(jobs[0].experiment, policy)[0].cohort_size
+        found.append(Candidate(policy, training, size, jobs))
     return found
 
 
@@ -80,7 +88,7 @@ def tuning_table(found: Sequence[Candidate], target: Target) -> str:
     rows = [
         [
             candidate.policy,
-            f"{candidate.step_size:g}",
+            f"{candidate.training['step_size']:g}",
             f"{candidate.cohort_size}",
             seconds(candidate.times(target)),
             "best" if best[candidate.policy] is candidate else "",
@@ -94,6 +102,6 @@ def as_toml(best: dict[str, Candidate], preset: str) -> str:
     """Return the lines that make the choice part of a configuration."""
     return "\n".join(
         f"[presets.{preset}.policy.{policy}.training]\n"
-        f"step_size = {candidate.step_size:g}\ncohort_size = {candidate.cohort_size}"
+        f"step_size = {candidate.training['step_size']:g}\ncohort_size = {candidate.cohort_size}"
         for policy, candidate in best.items()
     )

@@ -24,16 +24,18 @@ class Aggregator:
     """w ← w + η v with v ← m v + d and d = Σ_j weight_j Δ_j/η; weights as in Lemma 1 make d unbiased.
 
     With a memory of each client's last direction y_i, only what is new enters: d = Σ p y + Σ_j weight_j (Δ_j/η - y_j),
-    as unbiased as without and less noisy (FedVARP). The memory holds one model for each client that was drawn. What is
-    remembered are directions, not updates, so that old ones keep in step where the step size η shrinks.
+    as unbiased as without and less noisy (FedVARP). For clients that never told, the mean of the others stands in. The
+    memory holds one model for each client that was drawn. What is remembered are directions, not updates, so that old
+    ones keep in step where the step size η shrinks.
     """
 
     data_share: Vector
     momentum: float = 0.0  # m
     memory: bool = False
     velocity: Parameters | None = None
-    remembered: dict[int, Parameters] = field(default_factory=dict)  # y_i; 0 for the others
-    mean_remembered: Parameters | None = None  # Σ p y
+    remembered: dict[int, Parameters] = field(default_factory=dict)  # y_i
+    total_remembered: Parameters | None = None  # Σ p y over those who have told
+    known_share: float = 0.0  # Σ p over them
 
     def __post_init__(self) -> None:
         """Check the momentum."""
@@ -59,7 +61,7 @@ class Aggregator:
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""
-        self.velocity, self.mean_remembered = None, None
+        self.velocity, self.total_remembered, self.known_share = None, None, 0.0
         self.remembered.clear()
 
     def state(self) -> dict[str, npt.NDArray[np.generic]]:
@@ -67,8 +69,8 @@ class Aggregator:
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         if self.velocity is not None:
             arrays["velocity"] = self.velocity
-        if self.mean_remembered is not None:
-            arrays["mean_remembered"] = self.mean_remembered
+        if self.total_remembered is not None:
+            arrays["total_remembered"], arrays["known_share"] = self.total_remembered, np.array(self.known_share)
             arrays["remembered_clients"] = np.array(list(self.remembered), dtype=np.int64)
             arrays["remembered"] = np.array(list(self.remembered.values()))
         return arrays
@@ -77,20 +79,25 @@ class Aggregator:
         """Take up the state that ``state`` returned."""
         self.reset()
         self.velocity = arrays.get("velocity")  # type: ignore[assignment]
-        self.mean_remembered = arrays.get("mean_remembered")  # type: ignore[assignment]
+        self.total_remembered = arrays.get("total_remembered")  # type: ignore[assignment]
+        self.known_share = float(arrays.get("known_share", np.zeros(())))
         clients = arrays.get("remembered_clients", np.empty(0, dtype=np.int64))
         self.remembered = dict(zip(clients.tolist(), arrays.get("remembered", np.empty(0)), strict=True))
 
     def _with_memory(self, members: Integers, directions: Parameters, weights: Vector) -> tuple[Parameters, Parameters]:
         """Return d and the residuals Δ_j/η - y_j, and remember the new directions."""
+        known = self.known_share
+        total = np.zeros(directions.shape[1], np.float32) if self.total_remembered is None else self.total_remembered
+        usual = total / np.float32(known) if known else total
         residuals = directions.copy()
         for j, client in enumerate(members.tolist()):
-            if client in self.remembered:
-                residuals[j] -= self.remembered[client]
+            old, share = self.remembered.get(client), np.float32(self.data_share[client])
+            residuals[j] -= usual if old is None else old
+            total = total + share * (directions[j] if old is None else directions[j] - old)
             self.remembered[client] = directions[j].copy()
-        mean = np.zeros(directions.shape[1], np.float32) if self.mean_remembered is None else self.mean_remembered
-        self.mean_remembered = mean + self.data_share[members].astype(np.float32) @ residuals
-        return mean + weights.astype(np.float32) @ residuals, residuals
+            self.known_share += 0.0 if old is not None else float(share)
+        self.total_remembered = total
+        return usual + weights.astype(np.float32) @ residuals, residuals
 
 
 def _norm(vector: Parameters) -> float:

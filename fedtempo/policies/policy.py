@@ -7,7 +7,17 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Integers, Vector, as_integers, as_numbers, check_choice, check_positive
+from fedtempo.checks import (
+    InputError,
+    Integers,
+    Vector,
+    as_integers,
+    as_numbers,
+    check_choice,
+    check_count,
+    check_nonnegative,
+    check_positive,
+)
 from fedtempo.fleet import Fleet
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
@@ -84,6 +94,31 @@ class RoundPlan:
             check_positive("deadline", self.deadline)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class BufferedPlan:
+    """Who starts now while others may still be in flight: asynchronous training, one server step after another.
+
+    Those who start train from the current model and upload over the shared link, first come, first served, whatever the
+    link of synchronous rounds is. The round ends when ``wait_for`` updates have arrived, or all that are in flight; the
+    others stay in flight and are not available meanwhile; who has started arrives, even if it is away in between. The
+    report's plan names the clients whose updates arrived, with the weights that these had in the end, and those who
+    failed because they were not there when they should start.
+    """
+
+    start: Integers  # distinct clients, none of them in flight; may be empty while others are
+    weights: Vector  # of each of their updates in the aggregate that it will land in
+    wait_for: int  # arrivals that end the round
+    staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
+    note: Mapping[str, Any] | None = None  # goes into the records
+
+    def __post_init__(self) -> None:
+        """Check what the engine relies on, and turn lists into arrays."""
+        object.__setattr__(self, "start", _distinct("start", self.start))
+        object.__setattr__(self, "weights", _for_each("weights", self.weights, self.start, above=-np.inf))
+        check_count("wait_for", self.wait_for)
+        check_nonnegative("staleness_exponent", self.staleness_exponent)
+
+
 MEASURED = (
     "compute_time",
     "upload_time",
@@ -130,7 +165,7 @@ class Policy(Protocol):
     so by ``server_memory = True``.
     """
 
-    def plan(self, context: RoundContext) -> RoundPlan | Probe | Restart:
+    def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
         """Plan the next round, or ask for something first."""
 
     def observe(self, report: RoundReport) -> None:
@@ -145,6 +180,7 @@ class PolicySetting:
     cohort_size: int  # K
     link: LinkMode = "paper"  # how members share the bandwidth
     duplicates: Duplicates = "paper"
+    server_momentum: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
 

@@ -7,10 +7,19 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 from fedtempo.checks import InputError, check_nonnegative
+from fedtempo.policies.clustered import ClusteredSampling
+from fedtempo.policies.fedbuff import FedBuff
+from fedtempo.policies.fedcs import FedCS
 from fedtempo.policies.fixed import AuthorsUniform, FixedSampling, FullParticipation, Sampler
+from fedtempo.policies.kvib import KVib
+from fedtempo.policies.ocs import OptimalClientSampling
+from fedtempo.policies.oort import Oort
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import Policy, PolicySetting
+from fedtempo.policies.power_of_choice import PowerOfChoice
 from fedtempo.policies.proposed import PilotedSampling, PilotSettings
+from fedtempo.policies.tempo import Tempo
+from fedtempo.policies.tifl import TiFL
 from fedtempo.theory.optimum import optimal_sampling
 from fedtempo.theory.sampling import uniform_sampling, weighted_sampling
 
@@ -75,6 +84,15 @@ BUILT_IN: dict[str, Entry] = {
     "full": Entry("all clients in each round", _full),
     "proposed": Entry("the paper's scheme: pilots, estimates, exact optimum", _piloted("proposed")),
     "proposed-oracle": Entry("the same with gradient bounds and β/α known beforehand, no pilots", _oracle),
+    "tempo": Entry("ours: no pilots; learns who has news to tell and who takes how long, steps as updates come", Tempo),
+    "oort": Entry("rival: by loss and speed, some exploration (biased)", Oort),
+    "power-of-choice": Entry("rival: of some candidates those with the highest losses (biased)", PowerOfChoice),
+    "fedcs": Entry("rival: as many as upload before a deadline (biased)", FedCS),
+    "tifl": Entry("rival: from one tier of equally fast clients at a time (biased)", TiFL),
+    "ocs": Entry("rival: all compute, those with large updates upload (unbiased)", OptimalClientSampling),
+    "clustered": Entry("rival: one from each of K groups of equal data (unbiased)", ClusteredSampling),
+    "kvib": Entry("rival: learns update norms online (unbiased)", KVib),
+    "fedbuff": Entry("rival: asynchronous, a step after every K arrivals (nearly unbiased)", FedBuff),
 }
 
 

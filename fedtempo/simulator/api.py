@@ -147,6 +147,7 @@ def assemble(
         cohort_size=training.cohort_size,
         link=training.link,
         duplicates=training.duplicates,
+        server_momentum=training.server_momentum,
         options=options,
         known_gradient_bound=lambda: first_gradient_bounds(data, trainer, training, seed),
     )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,20 @@ from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Trainer
-from fedtempo.policies.policy import MEASURED, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import (
+    MEASURED,
+    BufferedPlan,
+    Policy,
+    Probe,
+    Restart,
+    RoundContext,
+    RoundPlan,
+    RoundReport,
+)
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, ChannelState
 from fedtempo.simulator.clock import time_round
+from fedtempo.simulator.flight import Flight
 from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 HOPELESS = 1000.0  # times the loss of w₀: no run comes back from there
@@ -61,6 +71,7 @@ class Simulation:
         self.aggregator = Aggregator(fleet.data_share, momentum=training.server_momentum, memory=memory)
         self.initial = trainer.initial_model(stream(seed, "initial model"))
         self.model = self.initial.copy()
+        self.flight = Flight.of_nobody(self.model.size)  # whom asynchronous plans started and who is still to arrive
         self.initial_loss = trainer.evaluate(self.initial).loss
         self.rounds_done = 0  # over all phases
         self.round_index = 0  # r, since the last start from w₀
@@ -102,7 +113,8 @@ class Simulation:
             "policy": self.policy.state(),  # type: ignore[attr-defined]
             "last": None if self.last is None else [self.last.loss, self.last.accuracy],
         }
-        return values, {"model": self.model, **{f"server_{k}": v for k, v in self.aggregator.state().items()}}
+        parts = {"server_": self.aggregator.state(), "flight_": self.flight.state()}
+        return values, {"model": self.model} | {start + k: v for start, part in parts.items() for k, v in part.items()}
 
     def restore(self, values: dict[str, Any], arrays: dict[str, npt.NDArray[np.generic]]) -> None:
         """Take up what ``state`` returned."""
@@ -110,38 +122,40 @@ class Simulation:
             setattr(self, name, values[name])
         self.last = None if values["last"] is None else Evaluation(*values["last"])
         self.model = arrays["model"]  # type: ignore[assignment]
-        self.aggregator.restore({k.removeprefix("server_"): v for k, v in arrays.items() if k.startswith("server_")})
+        server, flight = (
+            {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+            for start in ("server_", "flight_")
+        )
+        self.aggregator.restore(server)
+        self.flight = Flight(**flight) if flight else Flight.of_nobody(self.model.size)  # type: ignore[arg-type]
         self.policy.restore(values["policy"])  # type: ignore[attr-defined]
 
     def _round(self) -> dict[str, Any]:
         now = self.channel.at(self.rounds_done, self.time)
         plan, asked = self._plan(now)
-        usual_step_size = self.training.step_size_of(self.round_index)
-        steps = self._for_each(plan, plan.local_steps, self.training.local_steps).astype(np.int64)
-        sizes = self._for_each(plan, plan.step_size, usual_step_size)
-        if asked.result is None:
-            result = self._train(plan.members, steps, sizes)
-        else:
-            result = _select(asked.computed, asked.result, plan.members)
-        round_time, failed = self._time(plan, now, steps, asked)
+        done = self._buffer(plan, now, asked) if isinstance(plan, BufferedPlan) else self._together(plan, now, asked)
+        plan, failed = done.plan, done.failed
         step = self.aggregator.apply(
-            self.model, plan.members[~failed], result.update[~failed], plan.weights[~failed], usual_step_size
+            self.model,
+            plan.members[~failed],
+            done.result.update[~failed],
+            plan.weights[~failed],
+            self.training.step_size_of(self.round_index),
         )
         self.model, residual_norm = step.model, np.full(len(failed), np.nan)
         residual_norm[~failed] = step.residual_norm
-        elapsed = asked.seconds + round_time
-        self._advance(plan, elapsed)
+        self._advance(plan, done.seconds)
         evaluation = self._evaluate(plan)
         report = RoundReport(
             plan=plan,
             round_index=self.round_index - 1,
-            round_time=elapsed,
-            compute_time=now.compute_time[plan.members],
-            upload_time=now.upload_time[plan.members],
-            largest_gradient_norm=result.largest_gradient_norm,
-            mean_gradient_norm=result.mean_gradient_norm,
-            update_norm=result.update_norm,
-            mean_loss=result.mean_loss,
+            round_time=done.seconds,
+            compute_time=done.compute_time,
+            upload_time=done.upload_time,
+            largest_gradient_norm=done.result.largest_gradient_norm,
+            mean_gradient_norm=done.result.mean_gradient_norm,
+            update_norm=done.result.update_norm,
+            mean_loss=done.result.mean_loss,
             failed=failed,
             residual_norm=residual_norm,
             aggregate_norm=step.aggregate_norm,
@@ -151,36 +165,83 @@ class Simulation:
         )
         self._check_numbers(report)
         self.policy.observe(report)
-        return _record(self.time, report, sizes)
+        return _record(self.time, report, done.step_size)
+
+    def _together(self, plan: RoundPlan, now: ChannelState, asked: "Asked") -> "Outcome":
+        """Let all members train, and wait for all of them."""
+        steps = self._for_each(plan, plan.local_steps, self.training.local_steps).astype(np.int64)
+        sizes = self._for_each(plan, plan.step_size, self.training.step_size_of(self.round_index))
+        if asked.result is None:
+            result = self._train(plan.members, steps, sizes)
+        else:
+            result = _select(asked.computed, asked.result, plan.members)
+        round_time, failed = self._time(plan, now, steps, asked)
+        times = now.compute_time[plan.members], now.upload_time[plan.members]
+        return Outcome(plan, result, sizes, *times, failed, asked.seconds + round_time)
+
+    def _buffer(self, plan: BufferedPlan, now: ChannelState, asked: "Asked") -> "Outcome":
+        """Let some clients start, and wait for the first updates of all that are in flight."""
+        clients, steps = plan.start, np.full(len(plan.start), self.training.local_steps)
+        sizes = np.full(len(clients), self.training.step_size_of(self.round_index))
+        ready = self.time + self._ready_time(now, clients, steps, asked)
+        result = self._train(clients, steps, sizes)
+        started = Flight(
+            client=clients, weight=plan.weights, version=np.full(len(clients), self.round_index), step_size=sizes,
+            compute_time=now.compute_time[clients], upload_time=now.upload_time[clients],
+            ready=ready if now.available is None else np.where(now.available[clients], ready, np.inf),
+            update=result.update, largest_gradient_norm=result.largest_gradient_norm,
+            mean_gradient_norm=result.mean_gradient_norm, mean_loss=result.mean_loss,
+        )  # fmt: skip
+        flight = self.flight.joined_by(started)
+        landed, failed, self.flight, end = flight.wait(plan.wait_for, self.time, self.fleet.total_bandwidth)
+        staleness = self.round_index - landed.version
+        arrived = RoundPlan(
+            members=landed.client,
+            weights=landed.weight * (1.0 + staleness) ** -plan.staleness_exponent,
+            note={**(plan.note or {}), "staleness": staleness.tolist()},
+        )
+        times = landed.compute_time, landed.upload_time
+        return Outcome(arrived, landed.result, landed.step_size, *times, failed, end - self.time)
 
     @staticmethod
     def _for_each(plan: RoundPlan, chosen: npt.ArrayLike | None, usual: float) -> Vector:
         return np.full(len(plan.members), usual if chosen is None else chosen, dtype=np.float64)
 
-    def _plan(self, now: ChannelState) -> tuple[RoundPlan, "Asked"]:
+    def _plan(self, now: ChannelState) -> tuple[RoundPlan | BufferedPlan, "Asked"]:
         """Let the policy plan, and answer its probes."""
         answers, asked = None, Asked()
         rng = stream(self.seed, "policy", self.round_index)
         for _ in range(QUESTIONS):
             context = RoundContext(
                 round_index=self.round_index, time=self.time, step_size=self.training.step_size_of(self.round_index),
-                local_steps=self.training.local_steps, rng=rng, available=now.available,
+                local_steps=self.training.local_steps, rng=rng, available=self._available(now),
                 compute_time=now.compute_time, upload_time=now.upload_time, answers=answers,
             )  # fmt: skip
             plan = self.policy.plan(context)
-            if isinstance(plan, RoundPlan):
+            if isinstance(plan, RoundPlan | BufferedPlan):
                 self._check_plan(plan, asked)
                 return plan, asked
             if isinstance(plan, Restart):
                 self.model, self.round_index, self.last = self.initial.copy(), 0, None
                 self.aggregator.reset()
+                self.flight = Flight.of_nobody(self.model.size)
                 answers, asked, rng = None, Asked(seconds=asked.seconds), stream(self.seed, "policy", 0)
             elif isinstance(plan, Probe):
                 self._check_clients("clients", plan.clients)
                 answers = self._ask(plan, now, asked)
             else:
-                raise InputError(f"plan must return a RoundPlan, a Probe or a Restart, got {type(plan).__name__}")
+                raise InputError(
+                    f"plan must return a BufferedPlan, a RoundPlan, a Probe or a Restart, got {type(plan).__name__}"
+                )
         raise InputError(f"a policy must plan a round after at most {QUESTIONS} probes and restarts, got more")
+
+    def _available(self, now: ChannelState) -> npt.NDArray[np.bool_] | None:
+        """Return who is there and not in flight."""
+        if not len(self.flight):
+            return now.available
+        idle = np.ones(len(self.fleet), dtype=bool) if now.available is None else now.available.copy()
+        idle[self.flight.client] = False
+        return idle
 
     def _ask(self, probe: Probe, now: ChannelState, asked: "Asked") -> Vector:
         """Return the answers, and note in ``asked`` what they took."""
@@ -198,7 +259,12 @@ class Simulation:
         asked.have_the_model = np.union1d(asked.have_the_model, clients)
         return answers
 
-    def _check_plan(self, plan: RoundPlan, asked: "Asked") -> None:
+    def _check_plan(self, plan: RoundPlan | BufferedPlan, asked: "Asked") -> None:
+        if isinstance(plan, BufferedPlan):
+            self._check_buffered(plan, asked)
+            return
+        if len(self.flight):
+            raise InputError(f"a RoundPlan must wait until nobody is in flight, got {len(self.flight)} who are")
         self._check_clients("members", plan.members)
         if asked.result is not None and not (plan.local_steps is None and plan.step_size is None):
             raise InputError("local_steps and step_size must be None after a probe of update norms, got a change")
@@ -209,9 +275,22 @@ class Simulation:
             if cap is not None and (plan.bandwidth > cap[plan.members] * (1 + 1e-9)).any():
                 raise InputError("bandwidth must keep to the caps of the members, got more")
 
+    def _check_buffered(self, plan: BufferedPlan, asked: "Asked") -> None:
+        self._check_clients("start", plan.start)
+        if self.fleet.bandwidth_cap is not None:
+            raise InputError(
+                "a BufferedPlan must have a link without caps, got a fleet with bandwidth_cap; leave it out"
+            )
+        if asked.seconds or asked.result is not None:
+            raise InputError("a BufferedPlan must come without a probe, got one before it")
+        if not (plan.start.size or len(self.flight)):
+            raise InputError("start must name somebody where nobody is in flight, got nobody")
+
     def _check_clients(self, name: str, clients: Integers) -> None:
         if clients.size and clients.max() >= len(self.fleet):
             raise InputError(f"{name} must lie below {len(self.fleet)}, the number of clients, got {clients.max()}")
+        if len(self.flight) and (busy := np.intersect1d(clients, self.flight.client)).size:
+            raise InputError(f"{name} must not be in flight, got {str(busy.tolist())[:60]}")
 
     def _train(self, members: Integers, steps: Integers, sizes: Vector) -> LocalResult:
         if not len(members):
@@ -315,6 +394,18 @@ class Asked:
     have_the_model: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # it was sent with the probe
     computed: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     result: LocalResult | None = None  # of those who computed
+
+
+class Outcome(NamedTuple):
+    """Who took part in a round and what came of it, one entry for each member of the plan."""
+
+    plan: RoundPlan
+    result: LocalResult
+    step_size: Vector
+    compute_time: Vector
+    upload_time: Vector
+    failed: npt.NDArray[np.bool_]
+    seconds: float
 
 
 def _select(clients: Integers, result: LocalResult, members: Integers) -> LocalResult:

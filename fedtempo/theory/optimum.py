@@ -38,7 +38,7 @@ def optimal_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: float, 
     """
     share = check_fraction("floor", floor)
     size, ratio = check_count("cohort_size", cohort_size), check_nonnegative("beta_over_alpha", beta_over_alpha)
-    q = _minimise(fleet.importance, round_cost(fleet, cohort_size=size), size * ratio)
+    q = minimise_time(fleet.importance, round_cost(fleet, cohort_size=size), size * ratio)
     if share > 0:
         q *= 1 - share
         q += fleet.data_share * (share / float(fleet.data_share.sum()))
@@ -90,11 +90,11 @@ def least_times(fleet: Fleet, cohort_sizes: list[int], *, beta_over_alpha: float
 
 
 def _least_objective(importance: Vector, cost: Vector, constant: float) -> float:
-    q = _minimise(importance.copy(), cost.copy(), constant)
+    q = minimise_time(importance.copy(), cost.copy(), constant)
     return float(q @ cost) * (float((importance * importance / q).sum()) + constant)
 
 
-def _minimise(importance: Vector, cost: Vector, constant: float) -> Vector:
+def minimise_time(importance: Vector, cost: Vector, constant: float) -> Vector:
     """Return q; it takes the place of ``importance``, and ``cost`` is overwritten too.
 
     With e_i = c_i/c_min - 1, a scaled to sum 1 (and C with it) and x = ρ c_min - C > 0,

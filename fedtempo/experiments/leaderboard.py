@@ -1,0 +1,177 @@
+"""Policies ranked by the time that they take to a target, everything counted, each at its own best settings.
+
+One procedure for all: every policy tries the same grid of step sizes and cohort sizes, under momentum of momenta too,
+on draws of the data and seeds that the ranking does not use; what missed the target least often, then took least time,
+is run on the draws and seeds of the ranking.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, check_choice, check_count
+from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.figures import COLOURS
+from fedtempo.experiments.grid import Job
+from fedtempo.experiments.tables import markdown
+from fedtempo.experiments.tuning import FIRST_SEED, Candidate, best_of, candidates
+from fedtempo.files import whole_file
+
+DEFAULT_POLICIES = (
+    "tempo", "uniform", "weighted", "statistical", "proposed", "proposed-oracle", "oort", "power-of-choice", "fedcs",
+    "tifl", "ocs", "clustered", "kvib", "fedbuff",
+)  # fmt: skip
+OURS = "tempo"
+PRESET = "best"
+TUNING_DRAWS, TUNING_SEEDS = 2, 1
+MOMENTA = (0.5, 0.8, 0.9)
+CHANNELS = ("static", "fading", "absences", "traces")
+REGIMES = ("plain", "momentum")
+PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
+
+
+@dataclass(frozen=True, slots=True)
+class SetupGrid:
+    """What is tried in one setup, and how long a run may take."""
+
+    step_sizes: tuple[float, ...]
+    cohort_sizes: tuple[int, ...]
+    momentum_step_sizes: tuple[float, ...]
+    time_limit: float  # simulated seconds
+
+    def choices(self, regime: str) -> dict[str, Sequence[float]]:
+        """Return the values to try for each setting of training."""
+        if regime == "plain":
+            return {"step_size": self.step_sizes, "cohort_size": self.cohort_sizes}
+        return {
+            "step_size": self.momentum_step_sizes, "cohort_size": self.cohort_sizes, "server_momentum": MOMENTA,
+        }  # fmt: skip
+
+
+GRIDS = {
+    "setup1": SetupGrid((0.05, 0.1, 0.2), (2, 4), (0.01, 0.03), 3000.0),
+    "setup2": SetupGrid((0.002, 0.005, 0.01), (2, 5, 10), (0.001, 0.002), 6000.0),
+    "setup3": SetupGrid((0.03, 0.1), (10,), (0.01, 0.03), 2000.0),
+}
+
+
+def rank(
+    setup: str,
+    channel: str,
+    regime: str,
+    policies: Sequence[str],
+    *,
+    seeds: int,
+    draws: int,
+    configs: Path,
+    traces: Path | None,
+    records: Path,
+    output: Path,
+    run_grid: Callable[[list[Job]], object],
+) -> Path:
+    """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table."""
+    for name, value, known in (
+        ("--setups", setup, tuple(GRIDS)), ("--channels", channel, CHANNELS), ("--regimes", regime, REGIMES),
+    ):  # fmt: skip
+        check_choice(name, value, known)
+    check_count("--seeds", seeds)
+    check_count("--draws", draws)
+    grid, config = GRIDS[setup], configs / f"{setup}.toml"
+    target = Target(loss=read_experiment(config, PRESET)[0].stop.target_loss)
+    common = {"stop": {"target_loss": target.loss, "max_time": grid.time_limit}, "root": records / setup / channel}
+
+    def among(choices: dict[str, Sequence[float]], names: Sequence[str], **worlds: Any) -> list[Candidate]:  # noqa: ANN401
+        return candidates(config, PRESET, names, choices=choices, **common, **worlds)  # type: ignore[arg-type]
+
+    tried = among(
+        grid.choices(regime), policies, seeds=range(FIRST_SEED, FIRST_SEED + TUNING_SEEDS),
+        worlds=[_world(channel, FIRST_SEED + draw, traces) for draw in range(TUNING_DRAWS)],
+    )  # fmt: skip
+    run_grid([job for candidate in tried for job in candidate.jobs])
+    chosen = best_of(tried, target)
+    ranked: dict[str, list[Candidate]] = {}  # of each policy, one for each draw
+    for policy, best in chosen.items():
+        fixed: dict[str, Sequence[float]] = {name: [value] for name, value in best.training.items()}
+        ranked[policy] = [
+            among(fixed, [policy], seeds=range(draw, seeds, draws), worlds=[_world(channel, draw, traces)])[0]
+            for draw in range(min(draws, seeds))
+        ]
+    run_grid([job for found in ranked.values() for one in found for job in one.jobs])
+    title = f"{setup}, {channel}, {regime}: seconds to {target}"
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / f"{setup}-{channel}-{regime}.md"
+    with whole_file(path) as stream:
+        stream.write(f"# {title}\n\n{ranking_table(ranked, chosen, target)}\n")
+    draw_ranking(ranked, target, title, path.with_suffix(".png"))
+    return path
+
+
+def _world(channel: str, draw: int, traces: Path | None) -> dict[str, Any]:
+    """Return a draw of data and times, and the channel, as a table to lie over a configuration."""
+    world: dict[str, Any] = {"data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw}}
+    if channel == "fading":
+        world["channel"] |= {"kind": "fading"}
+    elif channel == "absences":
+        world["channel"] |= {"present_share": PRESENT_SHARE}
+    elif channel == "traces":
+        found = [] if traces is None else sorted(str(path.resolve()) for path in traces.iterdir())
+        files = [name for name in found if name.endswith((".up", ".csv"))]
+        if not files:
+            raise InputError(f"--traces must be a folder with .up or .csv files for the channel traces, got {traces}")
+        world["channel"] |= {"kind": "traces", "traces": files}
+        world["times"] |= {"upload": None, "uplink_mbps": None}
+    return world
+
+
+def _mean_of(found: Sequence[Candidate], target: Target) -> float:
+    """Return the geometric mean over draws of the mean time over seeds."""
+    return float(np.exp(np.mean([np.log(one.times(target).mean) for one in found])))
+
+
+def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidate], target: Target) -> str:
+    """Return one line for each policy, the fastest first; every draw is shown."""
+    means = {policy: _mean_of(found, target) for policy, found in ranked.items()}
+    reference = means.get(OURS, min(means.values()))
+    rows = []
+    for policy in sorted(means, key=means.__getitem__):
+        times = [one.times(target) for one in ranked[policy]]
+        missed, runs = sum(one.missed for one in times), sum(one.seconds.size for one in times)
+        settings = ", ".join(f"{name} {value:g}" for name, value in chosen[policy].training.items())
+        rows.append([
+            policy,
+            f"{'> ' if missed else ''}{means[policy]:,.0f}",
+            f"{means[policy] / reference:.2f} ×",
+            " ".join(f"{'>' if one.missed else ''}{one.mean:,.0f}" for one in times),
+            f"{missed} of {runs}",
+            settings,
+        ])  # fmt: skip
+    note = (
+        f"Geometric mean over {len(next(iter(ranked.values())))} draws of the data, pilots counted; runs that miss the "
+        f"target enter at the time limit. Settings were chosen on other draws and seeds."
+    )
+    return f"{note}\n\n" + markdown(["policy", "seconds", "to tempo", "each draw", "missed", "settings"], rows)
+
+
+def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str, path: Path) -> None:
+    """Draw a bar for each policy and a dot for each draw."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    means = {policy: _mean_of(found, target) for policy, found in ranked.items()}
+    order = sorted(means, key=means.__getitem__, reverse=True)
+    figure = Figure(figsize=(6.5, 0.6 + 0.28 * len(order)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.barh(order, [means[policy] for policy in order], color=[COLOURS[policy == OURS] for policy in order])
+    for y, policy in enumerate(order):
+        each = [one.times(target).mean for one in ranked[policy]]
+        axes.plot(each, [y] * len(each), "k.", markersize=4)
+    axes.set_xscale("log")
+    axes.set_xlabel("simulated seconds, pilots counted; dots: draws of the data")
+    axes.set_title(title, fontsize=9)
+    with whole_file(path, "wb") as stream:
+        figure.savefig(stream, format="png", dpi=200)

@@ -1,0 +1,67 @@
+"""Clustered sampling: one client from each of K distributions, which are filled by sample size.
+
+Y. Fraboni, R. Vidal, L. Kameni and M. Lorenzi, "Clustered Sampling: Low-Variance and Improved Representativity for
+Clients Selection in Federated Learning", ICML 2021, Algorithm 1.
+
+With r_ki the probability of client i in distribution k, Σ_i r_ki = 1 and Σ_k r_ki = K p_i. One client is drawn from
+each, and each draw counts 1/K, so the aggregate is unbiased. No client's weight varies more than in K draws from p:
+the variance is Σ_k r_ki (1 - r_ki) / K², which is at most p_i (1 - p_i) / K.
+
+The algorithm fills one distribution after another, with the clients in descending order of p. That is to lay parts of
+length K p_i end to end on a line from 0 to K: distribution k is the unit from k to k + 1, and r_ki is the length of
+client i in it. So a draw is a point in each unit, and the K × N matrix is never built.
+
+Where clients come and go, the line is laid anew from those who are there, and weights are divided by the response
+probability; the paper has everyone always there. Its Algorithm 2, which clusters clients by the similarity of their
+updates, is not here: it needs the updates themselves, and a policy is told only their norms.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector, check_count
+from fedtempo.policies.options import checked_options
+from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan
+from fedtempo.policies.presence import Attentive, Presence
+
+
+class Line(NamedTuple):
+    """Clients in descending order of size, and where the part of each ends on the line from 0 to K."""
+
+    order: Integers
+    ends: Vector
+
+
+def lay_out(data_share: Vector, cohort_size: int) -> Line:
+    """Lay parts of length K p_i / Σ p end to end, the largest first."""
+    order = np.argsort(-data_share, kind="stable")
+    ends = np.cumsum(data_share[order])
+    return Line(order, cohort_size * (ends / ends[-1]))
+
+
+class ClusteredSampling(Attentive):
+    """Draw one client from each of K distributions of equal weight; a client drawn several times counts so."""
+
+    def __init__(self, setting: PolicySetting) -> None:
+        """Fill the distributions; there are no options."""
+        checked_options(setting, {})
+        self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
+        self.line = lay_out(self.fleet.data_share, self.cohort_size)
+        self.presence = Presence(len(self.fleet))
+
+    def plan(self, context: RoundContext) -> RoundPlan:
+        """Draw a point in each unit of the line."""
+        self.presence.look(context)
+        there = context.there(len(self.fleet))
+        share = self.fleet.data_share[there]
+        line = self.line if len(there) == len(self.fleet) else lay_out(share, self.cohort_size)
+        points = np.arange(self.cohort_size) + context.rng.random(self.cohort_size)
+        places = np.searchsorted(line.ends, points, side="right").clip(max=len(there) - 1)  # a point may round up to K
+        members, counts = np.unique(there[line.order[places]], return_counts=True)
+        return RoundPlan(
+            members=members,
+            counts=counts,
+            weights=counts * (share.sum() / self.cohort_size) / self.presence.response(members),
+            note=self.presence.note(context, self.fleet.data_share),
+        )

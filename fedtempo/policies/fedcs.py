@@ -1,0 +1,107 @@
+"""FedCS: as many clients as can finish before a deadline, the fastest first.
+
+T. Nishio, R. Yonetani, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019.
+Each round a random share C of the clients tell their resources. The server sends the model to all members at once, in
+T^d = max t^d_i seconds; they compute at the same time, and upload one after another. Θ, the seconds from there until
+the last upload so far has ended, grows with the next client k by
+
+    t^UL_k + max(0, t^UD_k - Θ),      where t^UD is the time to compute and t^UL the time to upload alone.
+
+Greedily, the client that prolongs the round least is added, as long as T^d + Θ does not exceed the deadline T_round.
+
+The aggregate is biased: members count by their data, and slow clients hardly ever become members.
+
+Where this departs from the paper:
+
+- The cohort size K does not limit a round; it only sets defaults. The paper's C is 0.1, of 1000 clients. Here it is the
+  same, but at least 2K candidates are asked, since a tenth of a small fleet leaves no choice. A ``fraction`` that is
+  given is taken as it is.
+- The paper's deadline is three minutes, right for its model and radio. Here it is by default the time in which K
+  clients with the median nominal times would finish one after another: the medians of download and computing time, and
+  K times that of the upload.
+- If even the fastest candidate does not fit, it trains alone: rounds without members would never end.
+- The deadline chooses members and is not enforced afterwards. A link that does not serve one after another may need
+  longer, and everybody would be late. Selecting clients and aggregating take no time.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector, check_count, check_fraction, check_positive
+from fedtempo.fleet import Fleet
+from fedtempo.policies.fixed import Forgetful
+from fedtempo.policies.options import checked_options
+from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan
+
+FRACTION = 0.1  # C of the paper
+ROUNDING = 1e-9  # K equal clients take just the default deadline
+
+
+class FedCS(Forgetful):
+    """Greedily fill the time until the deadline, from random candidates. Options: ``fraction`` C, ``deadline``."""
+
+    def __init__(self, setting: PolicySetting) -> None:
+        """Check the options, and find the defaults."""
+        options = checked_options(setting, {"fraction": None, "deadline": None})
+        self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
+        size, fraction, deadline = len(self.fleet), options["fraction"], options["deadline"]
+        if fraction is None:
+            self.candidates = max(math.ceil(FRACTION * size), 2 * self.cohort_size)
+        else:
+            check_positive("fraction", check_fraction("fraction", fraction))
+            self.candidates = max(math.ceil(fraction * size - ROUNDING), 1)
+        if deadline is None:
+            times = _times(self.fleet, self.fleet.compute_time, self.fleet.upload_time)
+            download, compute, upload = (float(np.median(values)) for values in times)
+            self.deadline = download + compute + self.cohort_size * upload
+        else:
+            self.deadline = check_positive("deadline", deadline)
+
+    def plan(self, context: RoundContext) -> RoundPlan:
+        """Ask random candidates, and take those who fit."""
+        tau = self.fleet.compute_time if context.compute_time is None else context.compute_time
+        t = self.fleet.upload_time if context.upload_time is None else context.upload_time
+        there = context.there(len(self.fleet))
+        asked = context.rng.choice(there, min(self.candidates, there.size), replace=False) if there.size else there
+        download, compute, upload = _times(self.fleet, tau, t)
+        schedule = select_greedily(download[asked], compute[asked], upload[asked], self.deadline)
+        members = np.sort(asked[schedule.places])
+        share = self.fleet.data_share[members]
+        return RoundPlan(members=members, weights=share / share.sum(), note={"planned_time": schedule.seconds})
+
+
+class Schedule(NamedTuple):
+    """Who uploads one after another."""
+
+    places: Integers  # of those selected among the candidates, in the order of their uploads
+    seconds: float  # until the last upload has ended
+
+
+def select_greedily(download_time: Vector, compute_time: Vector, upload_time: Vector, deadline: float) -> Schedule:
+    """Add candidates as long as they fit, each time the one that prolongs the round least.
+
+    The round would end at its present end plus what the candidate adds. So when the one that adds least does not fit,
+    nobody does, and there is no need to try the others as in the paper's listing.
+    """
+    left = np.ones(upload_time.size, dtype=bool)
+    places: list[int] = []
+    sent, elapsed = 0.0, 0.0  # T^d and Θ
+    while left.any():
+        added = np.maximum(download_time - sent, 0.0) + upload_time + np.maximum(compute_time - elapsed, 0.0)
+        best = int(np.argmin(np.where(left, added, np.inf)))
+        if places and sent + elapsed + added[best] > deadline * (1 + ROUNDING):
+            break
+        places.append(best)
+        left[best] = False
+        elapsed += float(upload_time[best] + max(compute_time[best] - elapsed, 0.0))
+        sent = max(sent, float(download_time[best]))
+    return Schedule(np.array(places, dtype=np.int64), sent + elapsed)
+
+
+def _times(fleet: Fleet, compute_time: Vector, upload_time: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return t^d, t^UD and t^UL of all clients: an upload has the link alone, up to the client's own cap."""
+    download = np.zeros(len(fleet)) if fleet.download_time is None else fleet.download_time
+    cap = fleet.total_bandwidth if fleet.bandwidth_cap is None else fleet.bandwidth_cap
+    return download, compute_time, upload_time / np.minimum(cap, fleet.total_bandwidth)

@@ -1,0 +1,83 @@
+"""How much each client would tell that the server does not know yet."""
+
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import Vector
+from fedtempo.policies.policy import RoundReport
+
+AGE = 20.0  # rounds after which what is new since the last update is twice what it was at once: noise comes first
+SHARE_OF_THE_PAST = 0.9  # in the running mean of the signal
+LEAST_SIGNAL = 0.1  # of a step's squared norm, where noise seems to be all of it
+TINY = 1e-30
+
+
+class Novelty:
+    """Squared norms of residuals Δ/η - y, seen once in a while and guessed in between, and the signal ‖d‖².
+
+    With a server memory y of last directions a residual grows with the rounds since the client last told: in simulated
+    runs about as AGE + age. Without memory y = 0, a residual is the direction itself and does not grow. A client that
+    never told counts as the mean of first residuals.
+    """
+
+    def __init__(self, data_share: Vector, *, grows: bool) -> None:
+        """Start with nobody seen."""
+        self.share, self.grows, size = data_share, grows, len(data_share)
+        self.square = np.zeros(size)  # of the residual when the client last told
+        self.age = np.full(size, AGE)  # of what the server then remembered of it
+        self.told = np.full(size, -1, dtype=np.int64)  # in which round that was; -1: never
+        self.first_total, self.first_count = 0.0, 0
+        self.signal = 0.0
+        self.new_part, self.whole = 0.0, 0.0  # running means of squared residuals and directions, of those heard before
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody has told anything."""
+        return self.first_count == 0
+
+    def squares(self, round_index: int) -> Vector:
+        """Return what each client's squared residual would be by now."""
+        known = self.square
+        if self.grows:
+            known = known * ((AGE + round_index - self.told) / (AGE + self.age))
+        return np.maximum(np.where(self.told < 0, self.first_total / max(self.first_count, 1), known), TINY)
+
+    @property
+    def surprise(self) -> float:
+        """How much of a direction is new to the server on average: near 1, its memory is of no use."""
+        return self.new_part / self.whole if self.whole else 0.0
+
+    def observe(self, report: RoundReport, noise: float, step_size: float) -> None:
+        """Learn from those who told; ``noise`` is the expected squared norm of the sampling noise in the step."""
+        came = ~report.failed
+        members, squares = report.plan.members[came], report.residual_norm[came] ** 2
+        if not (len(members) and np.isfinite(squares).all()):
+            return
+        first = self.told[members] < 0
+        self.first_total += float(squares[first].sum())
+        self.first_count += int(first.sum())
+        self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
+        self.square[members], self.told[members] = squares, report.round_index
+        weights = self.share[members] * ~first
+        if weights.any():
+            keep = SHARE_OF_THE_PAST ** int((~first).sum()) if self.whole else 0.0
+            self.new_part = keep * self.new_part + (1 - keep) * float(weights @ squares)
+            directions = (report.update_norm[came] / step_size) ** 2
+            self.whole = keep * self.whole + (1 - keep) * float(weights @ directions)
+        total = report.direction_norm**2
+        seen, past = max(total - noise, LEAST_SIGNAL * total), SHARE_OF_THE_PAST if self.signal else 0.0
+        self.signal = past * self.signal + (1 - past) * seen
+
+    def state(self) -> dict[str, Any]:
+        """Return all that was learned."""
+        arrays = {name: getattr(self, name).tolist() for name in ("square", "age", "told")}
+        return arrays | {name: getattr(self, name) for name in NUMBERS}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take it up."""
+        for name, value in state.items():
+            setattr(self, name, np.array(value) if isinstance(value, list) else value)
+
+
+NUMBERS = ("first_total", "first_count", "signal", "new_part", "whole")

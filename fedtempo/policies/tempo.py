@@ -1,0 +1,196 @@
+"""Tempo: no pilots; learns while it trains who has something new to tell and who takes how long.
+
+The server remembers each client's last direction y_i and steps along their mean, so a client matters by its residual,
+what it would tell beyond that. Tempo draws clients by residual norm against upload time, with the q of the exact
+optimum of P3 (theory/optimum.py), solved anew for each step: a_i = p_i ‖residual‖, c_i = t_i/f_tot, and C in
+proportion to the signal ‖d‖². It does not wait for a cohort: the server steps as soon as a few updates have arrived,
+while others compute and upload, so that the link is never idle and computing takes no time of its own.
+
+How many updates a step takes: one, more while part of the data was never heard, and 1/(1 - m) times as many with
+server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
+carry no more updates in the same time.
+
+Weights p_i/(K q_i) would make the aggregate unbiased; those of rare clients are cut at ``largest_factor`` p_i. What is
+cut off is not lost: the memory holds the whole new direction from the next step on. ``largest_factor = inf`` keeps the
+unbiased form, which is as fast where step sizes are small. With ``memory = false`` the server remembers nothing, for
+models or fleets too large for it: weights are never cut then.
+
+``overlap = false`` plans synchronous rounds instead, for engines and fleets that have no asynchronous ones: inclusion
+probabilities π_i ∝ a_i/√c_i with c_i the seconds that a client adds to a round (theory/inclusion.py), from which the
+size of the cohort follows.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, Vector, check_fraction, check_positive
+from fedtempo.policies.novelty import Novelty
+from fedtempo.policies.options import checked_options
+from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.presence import Presence
+from fedtempo.theory.inclusion import (
+    draw_systematically,
+    inclusion_probabilities,
+    inclusion_with_sum,
+    marginal_round_times,
+)
+from fedtempo.theory.optimum import minimise_time
+from fedtempo.theory.sampling import weighted_sampling
+
+OPTIONS = {"memory": True, "overlap": None, "largest_factor": 5.0, "floor": 0.1, "signal_factor": None}
+ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
+ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
+COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
+SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
+ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
+GREATEST_SURPRISE, CAUTION_GAIN, MOST_CAUTION = 0.6, 0.1, 8.0  # steps take more arrivals while the memory fails
+ROUNDING = 1e-9
+COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
+LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
+
+
+class Tempo:
+    """Decides for each step who starts, by what it would tell and how long it takes."""
+
+    def __init__(self, setting: PolicySetting) -> None:
+        """Read the options; start with nothing known but data shares and nominal times."""
+        options = checked_options(setting, OPTIONS)
+        for name in ("memory", "overlap"):
+            if not isinstance(options[name], bool) and (name, options[name]) != ("overlap", None):
+                raise InputError(f"{name} must be true or false, got {options[name]!r}")
+        self.fleet, self.options = setting.fleet, options
+        self.server_memory = options["memory"]
+        # A capped link has no asynchronous mode.
+        self.overlap = setting.fleet.bandwidth_cap is None if options["overlap"] is None else options["overlap"]
+        largest = options["largest_factor"]
+        self.largest_factor = math.inf if largest == math.inf else check_positive("largest_factor", largest)
+        if not self.server_memory:
+            self.largest_factor = math.inf
+        self.floor = check_fraction("floor", options["floor"])
+        factor = options["signal_factor"]
+        self.signal_factor = SIGNAL_FACTOR[self.overlap] if factor is None else check_positive("signal_factor", factor)
+        self.cohort_size = setting.cohort_size
+        self.usual_arrivals = ARRIVALS / (1 - setting.server_momentum)
+        size = len(self.fleet)
+        self.presence, self.novelty = Presence(size), Novelty(self.fleet.data_share, grows=self.server_memory)
+        self.chance = self.fleet.data_share / self.fleet.data_share.sum()  # of the last draw
+        self.arrivals = 1  # K of the last step
+        self.flying, self.step_size = 0, 1.0
+        self.caution = 1.0  # times as many arrivals as usual
+        self.theta, self.fixed_cost = 0.0, 0.0
+        self.cost: Vector | None = None
+        self.expected_noise = 0.0
+
+    def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
+        """Draw who starts now."""
+        self.presence.look(context)
+        self.step_size = context.step_size
+        tau = self.fleet.compute_time if context.compute_time is None else context.compute_time
+        t = self.fleet.upload_time if context.upload_time is None else context.upload_time
+        t = t / self.fleet.total_bandwidth
+        return self._start_some(context, tau, t) if self.overlap else self._plan_round(context, tau, t)
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn what was new, and who answered."""
+        self.flying -= len(report.plan.members)
+        self.presence.observe(report)
+        self.novelty.observe(report, self.expected_noise, self.step_size)
+        change = (self.novelty.surprise / GREATEST_SURPRISE) ** CAUTION_GAIN
+        self.caution = min(max(self.caution * change, 1.0), MOST_CAUTION)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that was learned."""
+        return {
+            "presence": self.presence.state(),
+            "novelty": self.novelty.state(),
+            "cost": None if self.cost is None else self.cost.tolist(),
+            **{name: getattr(self, name) for name in STATE},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.presence.restore(state["presence"])
+        self.novelty.restore(state["novelty"])
+        self.cost = None if state["cost"] is None else np.array(state["cost"])
+        for name in STATE:
+            setattr(self, name, state[name])
+
+    def _start_some(self, context: RoundContext, tau: Vector, t: Vector) -> BufferedPlan:
+        """Fill up the flight, and step after the next arrivals."""
+        p, idle = self.fleet.data_share, context.there(len(self.fleet))
+        self.arrivals = self._number_of_arrivals()
+        q = self._sampling(context.round_index, t)
+        ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
+        flight = self.arrivals + math.ceil(min(ahead, len(p) / 8))
+        free = min(max(flight - self.flying, 0 if self.flying else 1), len(idle))
+        start, weights = idle[:0], np.empty(0)
+        if free:
+            inclusion = inclusion_with_sum(q[idle], free)
+            drawn = draw_systematically(inclusion, context.rng)
+            start = idle[drawn]
+            factor = free / (self.arrivals * inclusion[drawn] * self.presence.response(start))
+            weights = p[start] * np.minimum(factor, self.largest_factor)
+        self.flying += len(start)
+        factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
+        self.expected_noise = float((self._squares * self.arrivals * q * factors**2).sum())
+        return BufferedPlan(
+            start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
+            note=self.presence.note(context, p),
+        )  # fmt: skip
+
+    def _number_of_arrivals(self) -> int:
+        if not self.server_memory:
+            return self.cohort_size  # nothing but a larger cohort makes a step less noisy
+        unheard = float(self.fleet.data_share[self.novelty.told < 0].sum())
+        wanted = self.caution * max(1.0, self.usual_arrivals) * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
+        return max(1, min(math.ceil(wanted - ROUNDING), len(self.fleet)))
+
+    def _sampling(self, round_index: int, cost: Vector) -> Vector:
+        """Return the q of the exact optimum for what is known now, with a floor in proportion to the data."""
+        p = self.fleet.data_share
+        if self.novelty.empty:
+            self._squares = np.zeros(len(p))
+            return weighted_sampling(self.fleet)
+        self._squares = p**2 * self.novelty.squares(round_index)
+        strength = self.signal_factor * self.arrivals * self.novelty.signal
+        best = minimise_time(np.sqrt(self._squares), cost.copy(), strength)
+        return np.asarray((1 - self.floor) * best + self.floor * weighted_sampling(self.fleet))
+
+    def _plan_round(self, context: RoundContext, tau: Vector, t: Vector) -> RoundPlan:
+        """Plan a synchronous round of those who are there."""
+        p, there = self.fleet.data_share, context.there(len(self.fleet))
+        cost = t + tau / self.cohort_size if self.cost is None else self.cost
+        if self.novelty.empty:
+            rate = p / np.sqrt(cost)
+            pi = inclusion_with_sum(rate[there], min(self.cohort_size, len(there)))
+        else:
+            squares = p**2 * self.novelty.squares(context.round_index)
+            floor = np.minimum(ROUND_FLOOR * self.floor * len(p) * p, 1.0)
+            pi, self.theta = inclusion_probabilities(
+                np.sqrt(squares[there]), cost[there], self.fixed_cost, self.signal_factor * self.novelty.signal,
+                floor[there], self.theta,
+            )  # fmt: skip
+            if pi.sum() < 1:
+                pi = inclusion_with_sum(pi, 1)
+            factors = np.minimum(1 / pi, self.largest_factor)
+            self.expected_noise = float((squares[there] * pi * (1 - pi) * factors**2).sum())
+        drawn = draw_systematically(pi, context.rng)
+        members = there[drawn]
+        factors = np.minimum(1 / (pi[drawn] * self.presence.response(members)), self.largest_factor)
+        self._learn_costs(tau, t, members)
+        self.flying += len(members)
+        return RoundPlan(members=members, weights=p[members] * factors, note=self.presence.note(context, p))
+
+    def _learn_costs(self, tau: Vector, t: Vector, members: Any) -> None:  # noqa: ANN401
+        """Follow what each client adds to the rounds that are being drawn."""
+        marginal, end = marginal_round_times(tau, t, members)
+        marginal = np.maximum(marginal, LEAST_COST * (t + tau))
+        fixed = max(end - float(marginal[members].sum()), 0.0)
+        past = 0.0 if self.cost is None else COST_OF_THE_PAST
+        self.cost = (1 - past) * marginal + (0.0 if self.cost is None else past * self.cost)
+        self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
+
+
+STATE = ("arrivals", "caution", "flying", "step_size", "theta", "fixed_cost", "expected_noise")

@@ -1,0 +1,94 @@
+"""Clients in flight: they have started, perhaps from a model that is old by now, and their updates are to come."""
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedtempo.checks import Integers, Vector
+from fedtempo.learning.trainer import LocalResult, Parameters
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Flight:
+    """One entry for each client in flight, in the order in which they started.
+
+    Updates are computed at the start and kept until they arrive: what a client does depends on nothing later.
+    """
+
+    client: Integers
+    weight: Vector  # of its update in the aggregate, before the discount for staleness
+    version: Integers  # server steps that had been taken when it started
+    step_size: Vector  # η that it trains with
+    compute_time: Vector  # τ_i at its start
+    upload_time: Vector  # t_i at its start
+    ready: Vector  # when it can upload, on the clock of the run; ∞: never, it was not there
+    update: Parameters
+    largest_gradient_norm: Vector
+    mean_gradient_norm: Vector
+    mean_loss: Vector
+
+    @classmethod
+    def of_nobody(cls, num_parameters: int) -> "Flight":
+        """Return a flight without clients."""
+        numbers = {name: np.empty(0) for name in NAMES}
+        clients = np.empty(0, dtype=np.int64)
+        update = np.empty((0, num_parameters), dtype=np.float32)
+        return cls(**{**numbers, "client": clients, "version": clients, "update": update})  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """Return how many are in flight."""
+        return len(self.client)
+
+    def joined_by(self, others: "Flight") -> "Flight":
+        """Return these clients and then the others."""
+        return Flight(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in NAMES})
+
+    def part(self, chosen: npt.NDArray[np.bool_]) -> "Flight":
+        """Return some of the clients."""
+        return Flight(**{name: getattr(self, name)[chosen] for name in NAMES})
+
+    def arrivals(self, now: float, total_bandwidth: float) -> Vector:
+        """Return when each update arrives if nobody else starts: first come, first served, each with the whole link.
+
+        ``now`` is when the last update arrived: the link is free, and whoever is ready has waited in line since.
+        """
+        free, arrival = now, np.empty(len(self))
+        for i in np.argsort(self.ready, kind="stable"):
+            free = arrival[i] = max(free, self.ready[i]) + self.upload_time[i] / total_bandwidth
+        return arrival
+
+    def wait(self, wait_for: int, now: float, total_bandwidth: float) -> "Landing":
+        """Wait for so many updates, or for all if there are fewer; those who were not there fail at once."""
+        arrival = self.arrivals(now, total_bandwidth)
+        failed = np.isinf(arrival)
+        end = float(np.sort(arrival[~failed])[:wait_for].max(initial=now))
+        leaving = failed | (arrival <= end)
+        return Landing(self.part(leaving), failed[leaving], self.part(~leaving), end)
+
+    @property
+    def result(self) -> LocalResult:
+        """What the clients computed."""
+        return LocalResult(
+            update=self.update,
+            largest_gradient_norm=self.largest_gradient_norm,
+            mean_gradient_norm=self.mean_gradient_norm,
+            mean_loss=self.mean_loss,
+        )
+
+    def state(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return all that a resumed run needs, as arrays; nothing where nobody is in flight."""
+        return {name: getattr(self, name) for name in NAMES} if len(self) else {}
+
+
+NAMES = tuple(field.name for field in fields(Flight))
+
+
+class Landing(NamedTuple):
+    """What came of waiting."""
+
+    landed: Flight  # who is no longer in flight
+    failed: npt.NDArray[np.bool_]  # of those, who brings no update
+    remaining: Flight
+    time: float  # of the last arrival, on the clock of the run

@@ -1,0 +1,106 @@
+"""Cohorts without replacement: who is included with what probability, and draws that keep to it.
+
+A cohort includes client i with probability π_i; weights p_i/π_i make the aggregate unbiased. Its noise is at most
+Σ a_i² (1/π_i - 1) with a_i = p_i ‖residual of i‖, and a round takes about c₀ + Σ π_i c_i seconds, c_i being what i adds
+to it. The time to a target goes as
+
+    (c₀ + Σ π c) (b + Σ a² (1/π - 1)),
+
+b being the signal in the units of the noise. Stationarity gives π_i = θ a_i/√c_i with θ² = A/B, the ratio of the two
+factors, and bounds on π keep that form for those between them. So how many clients take part follows from θ.
+"""
+
+import math
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector
+
+MOST_STEPS = 60
+SMALLEST = 1e-9  # of the largest importance: less counts as this much
+PRECISION = 1e-3  # of θ: noise in a and b is far greater
+
+
+def inclusion_probabilities(
+    importance: Vector, cost: Vector, fixed_cost: float, signal: float, floor: Vector, start: float = 0.0
+) -> tuple[Vector, float]:
+    """Return π and θ, from the θ of an earlier call if there is one.
+
+    The right side of θ² = A(θ)/B(θ) rises with θ, so steps θ ← √(A/B) go one way, to the nearest solution.
+    """
+    rate = importance / np.sqrt(cost)
+    theta = start or 1 / max(float(rate.max()), 1e-300)
+    squares = importance**2
+    for _ in range(MOST_STEPS):
+        pi = np.clip(theta * rate, floor, 1.0)
+        seconds = fixed_cost + float(pi @ cost)
+        noise = signal + float((squares / pi).sum() - squares.sum())
+        if noise <= 0:
+            return np.ones_like(pi), theta
+        before, theta = theta, math.sqrt(seconds / noise)
+        if abs(theta - before) <= PRECISION * theta:
+            break
+    return np.clip(theta * rate, floor, 1.0), theta
+
+
+def inclusion_with_sum(importance: Vector, expected: int) -> Vector:
+    """Minimise Σ u_i²/π_i where Σ π_i = m and 0 < π_i ≤ 1 (equation 7 of Chen, Horváth and Richtárik, 2022).
+
+    The n - l most important are certain, the others in proportion, π_i = (m + l - n) u_i / Σ_{j ≤ l} u_(j); l is the
+    largest number for which none of these exceeds 1, that is m + l - n ≤ Σ_{j ≤ l} u_(j) / u_(l).
+    """
+    size, pi = len(importance), np.ones(len(importance))
+    if expected >= size:
+        return pi
+    u = relative(importance)
+    order = np.argsort(u, kind="stable")
+    sums, left = np.cumsum(u[order]), np.arange(expected - size + 1, expected + 1)  # m + l - n for l = 1 ... n
+    last = np.flatnonzero((left > 0) & (left * u[order] <= sums))[-1]  # l - 1; at m + l - n = 1 the rule always holds
+    uncertain = order[: last + 1]
+    pi[uncertain] = np.minimum(left[last] * u[uncertain] / sums[last], 1.0)
+    return pi
+
+
+def relative(importance: Vector) -> Vector:
+    """Return the importance in units of the largest, none of it zero; all alike where all are zero."""
+    largest = float(importance.max())
+    return np.maximum(importance / largest, SMALLEST) if largest > 0 else np.ones(len(importance))
+
+
+def draw_systematically(inclusion: Vector, rng: np.random.Generator) -> Integers:
+    """Draw each client with its π, in all ⌊Σπ⌋ or ⌈Σπ⌉ of them: marks at distance 1 along the sums of π.
+
+    The order is drawn anew each time, so that any two clients may meet.
+    """
+    order = rng.permutation(len(inclusion))
+    ends = np.cumsum(inclusion[order])
+    marks = np.arange(rng.random(), ends[-1], 1.0)
+    # Rounding may put a mark on a client with π = 1 twice; a set has it once.
+    return np.unique(order[np.searchsorted(ends, marks, side="right").clip(max=len(order) - 1)])
+
+
+def marginal_round_times(compute_time: Vector, upload_time: Vector, members: Integers) -> tuple[Vector, float]:
+    """Return what each client adds to the round of a cohort, and the round's time, on a link that is never idle.
+
+    Upload times are those with the whole bandwidth. The round ends at max_k (τ_k + Σ_{τ_j ≥ τ_k} t_j). One more client
+    delays all that are ready before it by its t, and may end last itself; a member adds what its absence would save.
+    """
+    ready, work = compute_time[members], upload_time[members]
+    marginal, end = _added_by(compute_time, upload_time, ready, work)
+    for k, member in enumerate(members.tolist()):
+        others = np.delete(ready, k), np.delete(work, k)
+        added, _ = _added_by(compute_time[[member]], upload_time[[member]], *others)
+        marginal[member] = added[0]
+    return marginal, end
+
+
+def _added_by(tau: Vector, t: Vector, ready: Vector, work: Vector) -> tuple[Vector, float]:
+    order = np.argsort(ready, kind="stable")
+    ready, work = ready[order], work[order]
+    to_send = np.append(np.cumsum(work[::-1])[::-1], 0.0)  # by those ready at k or later
+    ends = ready + to_send[:-1]
+    end = float(ends.max(initial=0.0))
+    place = np.searchsorted(ready, tau, side="right")
+    before = np.append(-np.inf, np.maximum.accumulate(ends))[place]  # of those ready before the new one
+    new_end = np.maximum(np.maximum(before, tau + to_send[place]) + t, end)
+    return new_end - end, end
