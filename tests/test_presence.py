@@ -61,14 +61,14 @@ def long_run(policy, rounds, *, answers=1.0, seed=0, skip=200):
 
 @pytest.mark.parametrize("name", policies())
 def test_the_mean_weight_tends_to_the_data_share_where_clients_come_and_go(name):
-    """Within five standard errors and 2 %, for chances of presence that are themselves estimated."""
-    mean, error = long_run(policies()[name], 10_000)
-    assert (np.abs(mean - SHARE) <= 5 * error + 0.02 * SHARE).all(), mean / SHARE
+    """Within five standard errors and 3 %, for chances of presence that are themselves estimated."""
+    mean, error = long_run(policies()[name], 2500)
+    assert (np.abs(mean - SHARE) <= 5 * error + 0.03 * SHARE).all(), mean / SHARE
 
 
 @pytest.mark.parametrize("name", ["uniform", "full"])
 def test_the_mean_weight_tends_to_the_data_share_where_clients_fail_as_well(name):
-    mean, error = long_run(policies()[name], 10_000, answers=np.array([0.5, 1.0, 0.8, 0.9, 0.6]), seed=1)
+    mean, error = long_run(policies()[name], 2500, answers=np.array([0.5, 1.0, 0.8, 0.9, 0.6]), seed=1)
     assert (np.abs(mean - SHARE) <= 5 * error + 0.03 * SHARE).all(), mean / SHARE
 
 
@@ -76,7 +76,7 @@ def test_without_response_the_mean_weight_would_be_wrong():
     """The test above can fail: plain weights give those who are seldom there less than their share."""
     policy = policies()["full"]
     policy.presence.response = lambda clients: np.ones(len(clients))
-    mean, _ = long_run(policy, 2000)
+    mean, _ = long_run(policy, 1200)
     np.testing.assert_allclose(mean / SHARE, THERE, atol=0.1)
     assert mean[2] < 0.5 * SHARE[2]
 
@@ -166,7 +166,7 @@ def test_state_is_short_where_nobody_was_ever_missing():
     presence = Presence(1000)
     for _ in range(3):
         presence.look(context())
-    assert presence.state() == {"rounds": 3}
+    assert len(json.dumps(presence.state())) < 100
     other = Presence(1000)
     other.restore(presence.state())
     for each in (presence, other):
@@ -211,3 +211,15 @@ def test_notes_in_the_records_of_a_run():
             assert record["note"]["never_there"] == pytest.approx(data.data_share[~seen].sum())
         assert records[0]["note"]["never_there"] > 0
         assert not any(record["failed"] for record in records)
+
+
+def test_draws_before_the_first_failure_are_carried_over():
+    one, plan = Presence(3), RoundPlan(members=[0, 1], weights=1.0)
+    for _ in range(9):
+        one.look(context())
+        one.observe(report(plan))
+    other = Presence(3)
+    other.restore(json.loads(json.dumps(one.state())))
+    for presence in (one, other):
+        presence.observe(report(plan, [True, False]))
+    assert other.response(np.arange(3)).tolist() == one.response(np.arange(3)).tolist()

@@ -49,18 +49,24 @@ class Presence:
         return {"never_there": float(data_share[self.absent >= self.rounds].sum())}
 
     def state(self) -> dict[str, Any]:
-        """Return what was seen, short where nobody was ever missing."""
-        if not (self.absent.any() or self.failed.any()):
-            return {"rounds": self.rounds}
-        names = ("absent", "drawn", "failed")
-        return {"rounds": self.rounds} | {name: getattr(self, name).tolist() for name in names}
+        """Return what was seen: of the many zeros nothing."""
+        state: dict[str, Any] = {"rounds": self.rounds}
+        for name in COUNTS:
+            counts = getattr(self, name)
+            seen = np.flatnonzero(counts)
+            state[name] = [seen.tolist(), counts[seen].tolist()]
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up what ``state`` returned."""
         self.rounds = state["rounds"]
-        for name in ("absent", "drawn", "failed"):
-            if name in state:
-                setattr(self, name, np.array(state[name], dtype=np.int64))
+        for name in COUNTS:
+            clients, counts = state[name]
+            getattr(self, name)[:] = 0
+            getattr(self, name)[clients] = counts
+
+
+COUNTS = ("absent", "drawn", "failed")
 
 
 class Attentive:

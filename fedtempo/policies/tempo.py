@@ -12,7 +12,7 @@ carry no more updates in the same time.
 
 Weights p_i/(K q_i) would make the aggregate unbiased; those of rare clients are cut at ``largest_factor`` p_i. What is
 cut off is not lost: the memory holds the whole new direction from the next step on. ``largest_factor = inf`` keeps the
-unbiased form, which is as fast where step sizes are small. With ``memory = false`` the server remembers nothing, for
+unbiased form, which is noisier and needs smaller steps. With ``memory = false`` the server remembers nothing, for
 models or fleets too large for it: weights are never cut then.
 
 ``overlap = false`` plans synchronous rounds instead, for engines and fleets that have no asynchronous ones: inclusion
@@ -43,6 +43,7 @@ OPTIONS = {"memory": True, "overlap": None, "largest_factor": 5.0, "floor": 0.1,
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
+MOST_AHEAD = 20  # of them, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 GREATEST_SURPRISE, CAUTION_GAIN, MOST_CAUTION = 0.6, 0.1, 8.0  # steps take more arrivals while the memory fails
@@ -75,7 +76,6 @@ class Tempo:
         self.usual_arrivals = ARRIVALS / (1 - setting.server_momentum)
         size = len(self.fleet)
         self.presence, self.novelty = Presence(size), Novelty(self.fleet.data_share, grows=self.server_memory)
-        self.chance = self.fleet.data_share / self.fleet.data_share.sum()  # of the last draw
         self.arrivals = 1  # K of the last step
         self.flying, self.step_size = 0, 1.0
         self.caution = 1.0  # times as many arrivals as usual
@@ -90,6 +90,8 @@ class Tempo:
         tau = self.fleet.compute_time if context.compute_time is None else context.compute_time
         t = self.fleet.upload_time if context.upload_time is None else context.upload_time
         t = t / self.fleet.total_bandwidth
+        if self.fleet.download_time is not None:
+            tau = tau + self.fleet.download_time
         return self._start_some(context, tau, t) if self.overlap else self._plan_round(context, tau, t)
 
     def observe(self, report: RoundReport) -> None:
@@ -123,14 +125,15 @@ class Tempo:
         self.arrivals = self._number_of_arrivals()
         q = self._sampling(context.round_index, t)
         ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
-        flight = self.arrivals + math.ceil(min(ahead, len(p) / 8))
+        flight = self.arrivals + math.ceil(min(ahead, len(p) / 8, MOST_AHEAD))
         free = min(max(flight - self.flying, 0 if self.flying else 1), len(idle))
         start, weights = idle[:0], np.empty(0)
         if free:
             inclusion = inclusion_with_sum(q[idle], free)
             drawn = draw_systematically(inclusion, context.rng)
             start = idle[drawn]
-            factor = free / (self.arrivals * inclusion[drawn] * self.presence.response(start))
+            landing = min(self.arrivals, self.flying + free)
+            factor = free / (landing * inclusion[drawn] * self.presence.response(start))
             weights = p[start] * np.minimum(factor, self.largest_factor)
         self.flying += len(start)
         factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
@@ -142,7 +145,7 @@ class Tempo:
 
     def _number_of_arrivals(self) -> int:
         if not self.server_memory:
-            return self.cohort_size  # nothing but a larger cohort makes a step less noisy
+            return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
         unheard = float(self.fleet.data_share[self.novelty.told < 0].sum())
         wanted = self.caution * max(1.0, self.usual_arrivals) * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
         return max(1, min(math.ceil(wanted - ROUNDING), len(self.fleet)))
