@@ -28,6 +28,7 @@ class Novelty:
         self.age = np.full(size, AGE)  # of what the server then remembered of it
         self.told = np.full(size, -1, dtype=np.int64)  # in which round that was; -1: never
         self.first_total, self.first_count = 0.0, 0
+        self.heard = 0.0  # share of the data whose clients have told
         self.signal = 0.0
         self.new_part, self.whole = 0.0, 0.0  # running means of squared residuals and directions, of those heard before
 
@@ -57,6 +58,7 @@ class Novelty:
         first = self.told[members] < 0
         self.first_total += float(squares[first].sum())
         self.first_count += int(first.sum())
+        self.heard += float(self.share[members[first]].sum())
         self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
         self.square[members], self.told[members] = squares, report.round_index
         weights = self.share[members] * ~first
@@ -80,4 +82,4 @@ class Novelty:
             setattr(self, name, np.array(value) if isinstance(value, list) else value)
 
 
-NUMBERS = ("first_total", "first_count", "signal", "new_part", "whole")
+NUMBERS = ("first_total", "first_count", "heard", "signal", "new_part", "whole")

@@ -37,12 +37,13 @@ from fedtempo.theory.inclusion import (
     marginal_round_times,
 )
 from fedtempo.theory.optimum import minimise_time
-from fedtempo.theory.sampling import weighted_sampling
 
 OPTIONS = {"memory": True, "overlap": None, "largest_factor": 5.0, "floor": 0.1, "signal_factor": None}
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
+# q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
+CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 16
 MOST_AHEAD = 20  # of them, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
@@ -82,6 +83,8 @@ class Tempo:
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
         self.expected_noise = 0.0
+        self.sampling_prob: Vector | None = None  # q, solved for ``age`` steps ago
+        self.age, self.ahead = 0, 1
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
@@ -107,7 +110,7 @@ class Tempo:
         return {
             "presence": self.presence.state(),
             "novelty": self.novelty.state(),
-            "cost": None if self.cost is None else self.cost.tolist(),
+            **{name: None if (it := getattr(self, name)) is None else it.tolist() for name in ARRAYS},
             **{name: getattr(self, name) for name in STATE},
         }
 
@@ -115,7 +118,8 @@ class Tempo:
         """Go on from there."""
         self.presence.restore(state["presence"])
         self.novelty.restore(state["novelty"])
-        self.cost = None if state["cost"] is None else np.array(state["cost"])
+        for name in ARRAYS:
+            setattr(self, name, None if state[name] is None else np.array(state[name]))
         for name in STATE:
             setattr(self, name, state[name])
 
@@ -123,21 +127,21 @@ class Tempo:
         """Fill up the flight, and step after the next arrivals."""
         p, idle = self.fleet.data_share, context.there(len(self.fleet))
         self.arrivals = self._number_of_arrivals()
-        q = self._sampling(context.round_index, t)
-        ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
-        flight = self.arrivals + math.ceil(min(ahead, len(p) / 8, MOST_AHEAD))
+        self.age += 1
+        if self.sampling_prob is None or self.age >= len(p) / CLIENTS_FOR_A_STEP or self.age >= MOST_STEPS_WITH_ONE_Q:
+            self.sampling_prob = self._solve(context.round_index, tau, t)
+            self.age = 0
+        flight = self.arrivals + self.ahead
         free = min(max(flight - self.flying, 0 if self.flying else 1), len(idle))
         start, weights = idle[:0], np.empty(0)
         if free:
-            inclusion = inclusion_with_sum(q[idle], free)
+            inclusion = inclusion_with_sum(self.sampling_prob[idle], free)
             drawn = draw_systematically(inclusion, context.rng)
             start = idle[drawn]
             landing = min(self.arrivals, self.flying + free)
             factor = free / (landing * inclusion[drawn] * self.presence.response(start))
             weights = p[start] * np.minimum(factor, self.largest_factor)
         self.flying += len(start)
-        factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
-        self.expected_noise = float((self._squares * self.arrivals * q * factors**2).sum())
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
             note=self.presence.note(context, p),
@@ -146,20 +150,25 @@ class Tempo:
     def _number_of_arrivals(self) -> int:
         if not self.server_memory:
             return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
-        unheard = float(self.fleet.data_share[self.novelty.told < 0].sum())
+        unheard = max(1 - self.novelty.heard, 0.0)
         wanted = self.caution * max(1.0, self.usual_arrivals) * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
         return max(1, min(math.ceil(wanted - ROUNDING), len(self.fleet)))
 
-    def _sampling(self, round_index: int, cost: Vector) -> Vector:
-        """Return the q of the exact optimum for what is known now, with a floor in proportion to the data."""
-        p = self.fleet.data_share
-        if self.novelty.empty:
-            self._squares = np.zeros(len(p))
-            return weighted_sampling(self.fleet)
-        self._squares = p**2 * self.novelty.squares(round_index)
-        strength = self.signal_factor * self.arrivals * self.novelty.signal
-        best = minimise_time(np.sqrt(self._squares), cost.copy(), strength)
-        return np.asarray((1 - self.floor) * best + self.floor * weighted_sampling(self.fleet))
+    def _solve(self, round_index: int, tau: Vector, t: Vector) -> Vector:
+        """Return the q of the exact optimum for what is known now, with a floor in proportion to the data.
+
+        Note with it how many clients compute ahead, and the noise to expect in a step.
+        """
+        p = q = self.fleet.data_share
+        if not self.novelty.empty:
+            squares = p**2 * self.novelty.squares(round_index)
+            strength = self.signal_factor * self.arrivals * self.novelty.signal
+            q = (1 - self.floor) * minimise_time(np.sqrt(squares), t.copy(), strength) + self.floor * p
+            factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
+            self.expected_noise = float(((squares * q) @ factors**2) * self.arrivals)
+        ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
+        self.ahead = math.ceil(min(ahead, len(p) / 8, MOST_AHEAD))
+        return q
 
     def _plan_round(self, context: RoundContext, tau: Vector, t: Vector) -> RoundPlan:
         """Plan a synchronous round of those who are there."""
@@ -196,4 +205,5 @@ class Tempo:
         self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
 
 
-STATE = ("arrivals", "caution", "flying", "step_size", "theta", "fixed_cost", "expected_noise")
+ARRAYS = ("cost", "sampling_prob")
+STATE = ("age", "ahead", "arrivals", "caution", "flying", "step_size", "theta", "fixed_cost", "expected_noise")

@@ -17,6 +17,7 @@ import numpy as np
 from fedtempo.checks import Integers, Vector
 
 MOST_STEPS = 60
+LARGE_FLEET = 10_000
 SMALLEST = 1e-9  # of the largest importance: less counts as this much
 PRECISION = 1e-3  # of θ: noise in a and b is far greater
 
@@ -53,6 +54,9 @@ def inclusion_with_sum(importance: Vector, expected: int) -> Vector:
     if expected >= size:
         return pi
     u = relative(importance)
+    total = float(u.sum())
+    if expected * float(u.max()) <= total:  # nobody is certain: no need to sort
+        return np.asarray(u * (expected / total))
     order = np.argsort(u, kind="stable")
     sums, left = np.cumsum(u[order]), np.arange(expected - size + 1, expected + 1)  # m + l - n for l = 1 ... n
     last = np.flatnonzero((left > 0) & (left * u[order] <= sums))[-1]  # l - 1; at m + l - n = 1 the rule always holds
@@ -70,9 +74,10 @@ def relative(importance: Vector) -> Vector:
 def draw_systematically(inclusion: Vector, rng: np.random.Generator) -> Integers:
     """Draw each client with its π, in all ⌊Σπ⌋ or ⌈Σπ⌉ of them: marks at distance 1 along the sums of π.
 
-    The order is drawn anew each time, so that any two clients may meet.
+    The order is drawn anew each time, so that any two clients may meet, except in large fleets.
     """
-    order = rng.permutation(len(inclusion))
+    # In a large fleet two given clients hardly ever meet anyway, and a permutation would take the most time.
+    order = rng.permutation(len(inclusion)) if len(inclusion) <= LARGE_FLEET else np.arange(len(inclusion))
     ends = np.cumsum(inclusion[order])
     marks = np.arange(rng.random(), ends[-1], 1.0)
     # Rounding may put a mark on a client with π = 1 twice; a set has it once.
