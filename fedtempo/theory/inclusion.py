@@ -47,21 +47,23 @@ def inclusion_probabilities(
 def inclusion_with_sum(importance: Vector, expected: int) -> Vector:
     """Minimise Σ u_i²/π_i where Σ π_i = m and 0 < π_i ≤ 1 (equation 7 of Chen, Horváth and Richtárik, 2022).
 
-    The n - l most important are certain, the others in proportion, π_i = (m + l - n) u_i / Σ_{j ≤ l} u_(j); l is the
-    largest number for which none of these exceeds 1, that is m + l - n ≤ Σ_{j ≤ l} u_(j) / u_(l).
+    π_i ∝ u_i for all but the most important, which are certain. Whoever would exceed 1 becomes certain, and the others
+    share what is left, which may lift more of them to 1: at most m times, seldom more than twice.
     """
-    size, pi = len(importance), np.ones(len(importance))
+    size = len(importance)
     if expected >= size:
-        return pi
+        return np.ones(size)
     u = relative(importance)
-    total = float(u.sum())
-    if expected * float(u.max()) <= total:  # nobody is certain: no need to sort
-        return np.asarray(u * (expected / total))
-    order = np.argsort(u, kind="stable")
-    sums, left = np.cumsum(u[order]), np.arange(expected - size + 1, expected + 1)  # m + l - n for l = 1 ... n
-    last = np.flatnonzero((left > 0) & (left * u[order] <= sums))[-1]  # l - 1; at m + l - n = 1 the rule always holds
-    uncertain = order[: last + 1]
-    pi[uncertain] = np.minimum(left[last] * u[uncertain] / sums[last], 1.0)
+    pi: Vector = u * (expected / u.sum())
+    certain = pi > 1
+    while certain.any():
+        u[certain] = 0.0
+        scale = (expected - np.count_nonzero(certain)) / float(u.sum())
+        np.multiply(u, scale, out=pi)
+        if float(pi.max()) <= 1:
+            pi[certain] = 1.0
+            break
+        certain |= pi > 1
     return pi
 
 
