@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector, check_fraction
-from fedtempo.learning.trainer import Parameters
+from fedtempo.learning.trainer import Parameters, norms
 
 
 class Step(NamedTuple):
@@ -48,7 +48,7 @@ class Aggregator:
         aggregate = weights.astype(np.float32) @ updates if len(members) else np.zeros_like(model)
         norm = _norm(aggregate)
         if not (self.memory or self.momentum):
-            return Step(model + aggregate, norm, norm / step_size, _norms(updates) / step_size)
+            return Step(model + aggregate, norm, norm / step_size, norms(updates) / step_size)
         eta = np.float32(step_size)
         direction, residuals = aggregate / eta, updates / eta
         if self.memory:
@@ -57,7 +57,7 @@ class Aggregator:
         if self.momentum:
             self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step
             step = self.velocity
-        return Step(model + eta * step, norm, _norm(direction), _norms(residuals))
+        return Step(model + eta * step, norm, _norm(direction), norms(residuals))
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""
@@ -102,8 +102,3 @@ class Aggregator:
 
 def _norm(vector: Parameters) -> float:
     return float(np.linalg.norm(vector.astype(np.float64)))
-
-
-def _norms(rows: Parameters) -> Vector:
-    squares: Vector = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return np.sqrt(squares)

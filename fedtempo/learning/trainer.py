@@ -47,8 +47,13 @@ class LocalResult:
     @property
     def update_norm(self) -> Vector:
         """‖Δ_i‖."""
-        squares: Vector = np.einsum("ij,ij->i", self.update, self.update, dtype=np.float64)
-        return np.sqrt(squares)
+        return norms(self.update)
+
+
+def norms(rows: Parameters) -> Vector:
+    """Return the norm of each row."""
+    squares: Vector = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return np.sqrt(squares)
 
 
 @dataclass(frozen=True, slots=True)
