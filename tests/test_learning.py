@@ -281,6 +281,17 @@ def test_old_directions_keep_in_step_with_a_smaller_step_size(settings):
     np.testing.assert_allclose(steps[1], 0.1 * steps[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("settings", [{"momentum": 0.5}, {"memory": True}])
+def test_an_update_that_was_begun_with_a_larger_step_size_tells_the_same_direction(settings):
+    members, weights, share = np.array([0, 1]), np.array([0.5, 0.5]), np.array([0.5, 0.5])
+    updates, start = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32), np.zeros(2, dtype=np.float32)
+    usual = Aggregator(share, **settings).apply(start, members, updates, weights, 0.1)
+    then = np.array([0.1, 0.4])
+    late = Aggregator(share, **settings).apply(start, members, updates * [[1], [4]], weights, 0.1, then)
+    np.testing.assert_allclose(late.model, usual.model, rtol=1e-6)
+    np.testing.assert_allclose(late.residual_norm, usual.residual_norm, rtol=1e-6)
+
+
 def test_memory_stays_unbiased_and_takes_the_noise_away():
     rng = np.random.default_rng(6)
     share, updates = np.array([0.2, 0.3, 0.5]), rng.normal(size=(3, 4)).astype(np.float32)

@@ -11,12 +11,12 @@ from conftest import random_fleet
 from fedtempo import Fleet, InputError
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.learning.softmax import SoftmaxTrainer
-from fedtempo.policies.durations import Durations
 from fedtempo.policies.fedcs import FedCS, select_greedily
 from fedtempo.policies.oort import Oort, draw_in_proportion
 from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.power_of_choice import PowerOfChoice
 from fedtempo.policies.tifl import TiFL, tier_probabilities
+from fedtempo.policies.times import Durations
 from fedtempo.randomness import stream
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.markov import FadingChannel, WithAbsences

@@ -79,6 +79,7 @@ class ChannelConfig:
     snr_db: float = 10.0
     present_share: float = 1.0  # of the rounds in which a client is there
     absence_rounds: float | None = None  # mean length of an absence; None: each round anew
+    told: bool = True  # policies hear the times of a round before it; false: they have nominal and measured ones
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -163,7 +164,7 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
 def _under_preset(table: dict[str, Any], preset: str) -> dict[str, Any]:
     presets = {DEFAULT_PRESET: {}} | dict(as_table("presets", table.pop("presets", {})))
     if preset not in presets:
-        raise InputError(f"preset must be one of {', '.join(presets)}, got {preset!r}{nearest(preset, presets)}")
+        raise InputError(f"preset must be a known preset, got {preset!r}{nearest(preset, presets)}")
     return merged(table, as_table(f"presets.{preset}", presets[preset]))
 
 

@@ -30,6 +30,7 @@ kind = "static" # or "fading", or "traces" with files that hold rates
 # correlation = 0.9 # fading: from one round to the next
 # traces = ["lte.up"] # beside this file: Mahimahi, or .csv with columns time and mbps; leave out upload then
 # present_share = 0.9 # of the rounds in which a client is there
+# told = false # policies do not hear the times of a round before it, and learn them from what they measure
 
 [training]
 cohort_size = 10 # clients drawn a round
@@ -49,7 +50,7 @@ max_rounds = 500
 # max_time = 10000.0 # simulated seconds
 # target_accuracy = 0.7
 
-[policy.proposed] # losses to which the pilots run
+[policy.proposed] # losses to which the pilots run: with another target_loss choose others, none below it
 losses = [1.2, 1.15, 1.1, 1.05, 1.0]
 
 [policy.statistical]

@@ -26,7 +26,7 @@ class Aggregator:
     With a memory of each client's last direction y_i, only what is new enters: d = Σ p y + Σ_j weight_j (Δ_j/η - y_j),
     as unbiased as without and less noisy (FedVARP). For clients that never told, the mean of the others stands in. The
     memory holds one model for each client that was drawn. What is remembered are directions, not updates, so that old
-    ones keep in step where the step size η shrinks.
+    ones keep in step where the step size η shrinks. η of Δ_j/η is the one of when j started.
     """
 
     data_share: Vector
@@ -42,22 +42,29 @@ class Aggregator:
         check_fraction("momentum", self.momentum)
 
     def apply(
-        self, model: Parameters, members: Integers, updates: Parameters, weights: Vector, step_size: float
+        self,
+        model: Parameters,
+        members: Integers,
+        updates: Parameters,
+        weights: Vector,
+        step_size: float,
+        step_size_then: Vector | None = None,
     ) -> Step:
-        """Return the next model."""
+        """Return the next model, with the η of now, and of when each member started if that differs."""
         aggregate = weights.astype(np.float32) @ updates if len(members) else np.zeros_like(model)
         norm = _norm(aggregate)
         if not (self.memory or self.momentum):
             return Step(model + aggregate, norm, norm / step_size, norms(updates) / step_size)
-        eta = np.float32(step_size)
-        direction, residuals = aggregate / eta, updates / eta
+        then = step_size if step_size_then is None else step_size_then[:, np.newaxis]
+        residuals: Parameters = updates / np.float32(then)
+        direction: Parameters = weights.astype(np.float32) @ residuals
         if self.memory:
             direction, residuals = self._with_memory(members, residuals, weights)
         step = direction
         if self.momentum:
             self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step
             step = self.velocity
-        return Step(model + eta * step, norm, _norm(direction), norms(residuals))
+        return Step(model + np.float32(step_size) * step, norm, _norm(direction), norms(residuals))
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_count, check_fraction, check_nonnegative, check_positive
-from fedtempo.policies.durations import Durations
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.times import Durations
 
 STALENESS = 0.1  # of the bonus √(0.1 log R / L)
 FIRST_PERCENTILE = 30  # of the durations, where T starts
@@ -93,7 +93,7 @@ class Oort:
         utility = self.utilities(known, context.round_index + 1)
         admitted = utility >= self.options["cutoff"] * (np.sort(utility)[-exploit] if exploit else np.inf)
         best = draw_in_proportion(context.rng, known[admitted], utility[admitted], exploit)
-        new = draw_in_proportion(context.rng, unknown, 1 / self.durations.seconds[unknown], explore)
+        new = draw_in_proportion(context.rng, unknown, 1 / self.durations.of(unknown), explore)
         members = np.sort(np.r_[best, new])
         share = self.fleet.data_share[members]
         return RoundPlan(
@@ -131,7 +131,7 @@ class Oort:
         low, high = raw.min(), raw.max()
         scaled = (raw - low) / (high - low) if high > low else np.ones(clients.size)
         utility: Vector = scaled + np.sqrt(STALENESS * np.log(now) / self.last_round[clients])
-        too_slow = self.preferred_duration / self.durations.seconds[clients]
+        too_slow = self.preferred_duration / self.durations.of(clients)
         return utility * np.minimum(too_slow, 1.0) ** self.penalty
 
     def _not_worn_out(self, known: Integers, needed: int) -> Integers:
@@ -147,7 +147,7 @@ class Oort:
             "statistical": [None if np.isnan(u) else u for u in self.statistical.tolist()],
             "last_round": self.last_round.tolist(),
             "picks": self.picks.tolist(),
-            "durations": self.durations.seconds.tolist(),
+            "durations": self.durations.state(),
             "preferred_duration": self.preferred_duration,
             "gained": list(self.gained),
         }
@@ -157,7 +157,7 @@ class Oort:
         self.statistical = np.array([np.nan if u is None else u for u in state["statistical"]], dtype=np.float64)
         self.last_round = np.array(state["last_round"], dtype=np.int64)
         self.picks = np.array(state["picks"], dtype=np.int64)
-        self.durations.seconds = np.array(state["durations"], dtype=np.float64)
+        self.durations.restore(state["durations"])
         self.preferred_duration, self.gained = state["preferred_duration"], list(state["gained"])
 
 

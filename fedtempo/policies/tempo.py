@@ -30,6 +30,7 @@ from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.presence import Presence
+from fedtempo.policies.times import ClientTimes
 from fedtempo.theory.inclusion import (
     draw_systematically,
     inclusion_probabilities,
@@ -38,8 +39,12 @@ from fedtempo.theory.inclusion import (
 )
 from fedtempo.theory.optimum import minimise_time
 
-OPTIONS = {"memory": True, "overlap": None, "largest_factor": 5.0, "floor": 0.1, "signal_factor": None}
+OPTIONS = {"memory": True, "overlap": None, "largest_factor": None, "floor": None, "signal_factor": None}
+# With server momentum m each direction goes on for 1/(1 - m) steps, and a memory that lags makes the model swing. So
+# steps take more arrivals, weights are cut later, and more of the draws go by data share.
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
+LARGEST_FACTOR = 5.0  # without momentum
+FLOOR, FLOOR_WITH_MOMENTUM = 0.1, 0.25  # without momentum, and times m more with it
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
 # q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
@@ -47,7 +52,8 @@ CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 16
 MOST_AHEAD = 20  # of them, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
-GREATEST_SURPRISE, CAUTION_GAIN, MOST_CAUTION = 0.6, 0.1, 8.0  # steps take more arrivals while the memory fails
+# Steps take more arrivals while the memory fails, and take back as slowly as the momentum forgets.
+GREATEST_SURPRISE, CAUTION_GAIN, MOST_CAUTION = 0.6, 0.1, 8.0
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -66,17 +72,25 @@ class Tempo:
         self.server_memory = options["memory"]
         # A capped link has no asynchronous mode.
         self.overlap = setting.fleet.bandwidth_cap is None if options["overlap"] is None else options["overlap"]
-        largest = options["largest_factor"]
+        m = setting.server_momentum
+        usual = {
+            "largest_factor": LARGEST_FACTOR / (1 - m),
+            "floor": FLOOR + FLOOR_WITH_MOMENTUM * m,
+            "signal_factor": SIGNAL_FACTOR[self.overlap],
+        }
+        chosen = {name: value if options[name] is None else options[name] for name, value in usual.items()}
+        largest = chosen["largest_factor"]
         self.largest_factor = math.inf if largest == math.inf else check_positive("largest_factor", largest)
         if not self.server_memory:
             self.largest_factor = math.inf
-        self.floor = check_fraction("floor", options["floor"])
-        factor = options["signal_factor"]
-        self.signal_factor = SIGNAL_FACTOR[self.overlap] if factor is None else check_positive("signal_factor", factor)
+        self.floor = check_fraction("floor", chosen["floor"])
+        self.signal_factor = check_positive("signal_factor", chosen["signal_factor"])
         self.cohort_size = setting.cohort_size
-        self.usual_arrivals = ARRIVALS / (1 - setting.server_momentum)
+        self.forgetting = 1 - m  # by the server's momentum, a step
+        self.usual_arrivals = ARRIVALS / self.forgetting
         size = len(self.fleet)
-        self.presence, self.novelty = Presence(size), Novelty(self.fleet.data_share, grows=self.server_memory)
+        self.presence, self.times = Presence(size), ClientTimes(self.fleet)
+        self.novelty = Novelty(self.fleet.data_share, grows=self.server_memory)
         self.arrivals = 1  # K of the last step
         self.flying, self.step_size = 0, 1.0
         self.caution = 1.0  # times as many arrivals as usual
@@ -89,10 +103,9 @@ class Tempo:
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
         self.presence.look(context)
+        self.times.look(context)
         self.step_size = context.step_size
-        tau = self.fleet.compute_time if context.compute_time is None else context.compute_time
-        t = self.fleet.upload_time if context.upload_time is None else context.upload_time
-        t = t / self.fleet.total_bandwidth
+        tau, t = self.times.compute, self.times.upload / self.fleet.total_bandwidth
         if self.fleet.download_time is not None:
             tau = tau + self.fleet.download_time
         return self._start_some(context, tau, t) if self.overlap else self._plan_round(context, tau, t)
@@ -101,23 +114,24 @@ class Tempo:
         """Learn what was new, and who answered."""
         self.flying -= len(report.plan.members)
         self.presence.observe(report)
+        self.times.observe(report)
         self.novelty.observe(report, self.expected_noise, self.step_size)
-        change = (self.novelty.surprise / GREATEST_SURPRISE) ** CAUTION_GAIN
-        self.caution = min(max(self.caution * change, 1.0), MOST_CAUTION)
+        surprise = self.novelty.surprise / GREATEST_SURPRISE
+        gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
+        self.caution = min(max(self.caution * surprise**gain, 1.0), MOST_CAUTION)
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""
         return {
-            "presence": self.presence.state(),
-            "novelty": self.novelty.state(),
+            **{name: getattr(self, name).state() for name in LEARNERS},
             **{name: None if (it := getattr(self, name)) is None else it.tolist() for name in ARRAYS},
             **{name: getattr(self, name) for name in STATE},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.presence.restore(state["presence"])
-        self.novelty.restore(state["novelty"])
+        for name in LEARNERS:
+            getattr(self, name).restore(state[name])
         for name in ARRAYS:
             setattr(self, name, None if state[name] is None else np.array(state[name]))
         for name in STATE:
@@ -152,7 +166,8 @@ class Tempo:
             return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
         unheard = max(1 - self.novelty.heard, 0.0)
         wanted = self.caution * max(1.0, self.usual_arrivals) * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
-        return max(1, min(math.ceil(wanted - ROUNDING), len(self.fleet)))
+        most = max(self.usual_arrivals, self.cohort_size / self.forgetting)  # a cohort is enough for other policies
+        return max(1, min(math.ceil(min(wanted, most) - ROUNDING), len(self.fleet)))
 
     def _solve(self, round_index: int, tau: Vector, t: Vector) -> Vector:
         """Return the q of the exact optimum for what is known now, with a floor in proportion to the data.
@@ -205,5 +220,6 @@ class Tempo:
         self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
 
 
+LEARNERS = ("presence", "times", "novelty")
 ARRAYS = ("cost", "sampling_prob")
 STATE = ("age", "ahead", "arrivals", "caution", "flying", "step_size", "theta", "fixed_cost", "expected_noise")

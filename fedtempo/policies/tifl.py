@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector, check_count
-from fedtempo.policies.durations import Durations
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.times import Durations
 
 TIERS = 5
 
@@ -118,7 +118,7 @@ class TiFL:
         values = {name: getattr(self, name).tolist() for name in ("latency", "tier", "probability", "credits")}
         for name in ("loss", "score"):
             values[name] = [None if np.isnan(x) else x for x in getattr(self, name).tolist()]
-        return values | {"durations": self.durations.seconds.tolist(), "current": self.current}
+        return values | {"durations": self.durations.state(), "current": self.current}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take it up."""
@@ -128,7 +128,7 @@ class TiFL:
             setattr(self, name, np.array(state[name], dtype=np.float64))
         for name in ("loss", "score"):
             setattr(self, name, np.array([np.nan if x is None else x for x in state[name]], dtype=np.float64))
-        self.durations.seconds = np.array(state["durations"], dtype=np.float64)
+        self.durations.restore(state["durations"])
         self.current = state["current"]
 
 

@@ -5,7 +5,7 @@ resumed from a checkpoint sees the times of one never stopped, and all policies 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ class ChannelState:
     compute_time: Vector  # τ_i
     upload_time: Vector  # t_i, alone with one unit of bandwidth, as in Fleet
     available: Booleans | None = None  # who is there, at least one; None: all are
+    told: bool = True  # whether policies hear these times before the round, or only what is measured in it
 
     def __post_init__(self) -> None:
         """Check what the loop relies on; it holds for channels that users write as well."""
@@ -71,6 +72,18 @@ class StaticChannel:
     def at(self, round_index: int, time: float) -> ChannelState:
         """Return the same state each time, at no cost."""
         return self._state
+
+
+class Untold:
+    """A channel that keeps its times to itself: policies have nominal ones, and what they measure."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Take the channel."""
+        self._channel = channel
+
+    def at(self, round_index: int, time: float) -> ChannelState:
+        """Return the channel's state, not to be told."""
+        return replace(self._channel.at(round_index, time), told=False)
 
 
 class TraceChannel:

@@ -84,8 +84,9 @@ class Simulation:
     def rounds(self) -> Iterator[dict[str, Any]]:
         """Run to the end; yield the record of each round, then the summary."""
         while self.ended is None:
-            yield self._round()
+            record = self._round()
             self._check_end()
+            yield record
         yield self.summary()
 
     def summary(self) -> dict[str, Any]:
@@ -141,6 +142,7 @@ class Simulation:
             done.result.update[~failed],
             plan.weights[~failed],
             self.training.step_size_of(self.round_index),
+            done.schedule[~failed],
         )
         self.model, residual_norm = step.model, np.full(len(failed), np.nan)
         residual_norm[~failed] = step.residual_norm
@@ -177,7 +179,8 @@ class Simulation:
             result = _select(asked.computed, asked.result, plan.members)
         round_time, failed = self._time(plan, now, steps, asked)
         times = now.compute_time[plan.members], now.upload_time[plan.members]
-        return Outcome(plan, result, sizes, *times, failed, asked.seconds + round_time)
+        schedule = self._for_each(plan, None, self.training.step_size_of(self.round_index))
+        return Outcome(plan, result, sizes, schedule, *times, failed, asked.seconds + round_time)
 
     def _buffer(self, plan: BufferedPlan, now: ChannelState, asked: "Asked") -> "Outcome":
         """Let some clients start, and wait for the first updates of all that are in flight."""
@@ -201,7 +204,8 @@ class Simulation:
             note={**(plan.note or {}), "staleness": staleness.tolist()},
         )
         times = landed.compute_time, landed.upload_time
-        return Outcome(arrived, landed.result, landed.step_size, *times, failed, end - self.time)
+        sizes = landed.step_size
+        return Outcome(arrived, landed.result, sizes, sizes, *times, failed, end - self.time)
 
     @staticmethod
     def _for_each(plan: RoundPlan, chosen: npt.ArrayLike | None, usual: float) -> Vector:
@@ -215,7 +219,8 @@ class Simulation:
             context = RoundContext(
                 round_index=self.round_index, time=self.time, step_size=self.training.step_size_of(self.round_index),
                 local_steps=self.training.local_steps, rng=rng, available=self._available(now),
-                compute_time=now.compute_time, upload_time=now.upload_time, answers=answers,
+                compute_time=now.compute_time if now.told else None,
+                upload_time=now.upload_time if now.told else None, answers=answers,
             )  # fmt: skip
             plan = self.policy.plan(context)
             if isinstance(plan, RoundPlan | BufferedPlan):
@@ -401,7 +406,8 @@ class Outcome(NamedTuple):
 
     plan: RoundPlan
     result: LocalResult
-    step_size: Vector
+    step_size: Vector  # that it trained with
+    schedule: Vector  # η of the schedule when it started
     compute_time: Vector
     upload_time: Vector
     failed: npt.NDArray[np.bool_]

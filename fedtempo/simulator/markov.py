@@ -5,6 +5,7 @@ that resumes at round r pays r steps once, and a round before the latest starts 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -123,7 +124,7 @@ class WithAbsences:
             allowed = np.arange(self._size) if state.available is None else np.flatnonzero(state.available)
             available = np.zeros(self._size, dtype=bool)
             available[stream(self._seed, "nobody there", round_index).choice(allowed)] = True
-        return ChannelState(state.compute_time, state.upload_time, available)
+        return replace(state, available=available)
 
     def _first(self) -> Booleans:
         return np.asarray(stream(self._seed, "absences", 0).random(self._size) < self._share)
