@@ -8,7 +8,7 @@ INSTALL := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python i
 .PHONY: help demo test check lint bench format hooks clean
 
 help:
-	@echo "make demo    compare four policies on Setup 2: table, demo/report.html"
+	@echo "make demo    compare five policies on Setup 2: table, demo/report.html"
 	@echo "make test    run the tests"
 	@echo "make check   lint, types, direction of imports, tests"
 	@echo "make bench   measure, as ratios, what the documentation claims"
@@ -18,7 +18,7 @@ help:
 
 demo: $(VENV)/.report
 	@mkdir -p demo
-	$(BIN)/fedtempo compare configs/setup2.toml --policies uniform,weighted,statistical,proposed --seeds 3 \
+	$(BIN)/fedtempo compare configs/setup2.toml --policies uniform,weighted,statistical,proposed,tempo --seeds 3 \
 	  --target-loss 1.0 -o demo/runs --report demo/report.html
 
 test: $(VENV)/.dev

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from fedtempo import Fleet
+from fedtempo import Fleet, simulate
+from fedtempo.data.synthetic import synthetic_data
 
 threadpool_limits(limits=1)  # tests run side by side, one to a core
 settings.register_profile("fedtempo", deadline=None, derandomize=True, max_examples=200)
@@ -27,6 +28,13 @@ def random_fleet(rng: np.random.Generator, size: int, decades: float = 2.0) -> F
 def wide_output(monkeypatch):
     """Print as into a pipe, whatever terminal the tests run in."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    """Compile the kernels beforehand, so that no command says that it compiles them."""
+    data = synthetic_data(alpha=1.0, beta=1.0, num_clients=10, num_samples=800, seed=0)
+    simulate(data, compute_time=1.0, upload_time=1.0, cohort_size=1, local_steps=1, max_rounds=1)
 
 
 @pytest.fixture

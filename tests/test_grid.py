@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from test_run import SMALL, command
 
 from fedtempo import Fleet, cohort_round_time, round_time_bounds
+from fedtempo.experiments import runner
 from fedtempo.experiments.comparison import Target, as_json, ratio, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
@@ -32,7 +34,9 @@ from fedtempo.experiments.tables import (
     seconds,
     time_table,
 )
+from fedtempo.experiments.tuning import Candidate, at_the_edge
 from fedtempo.files import lock
+from fedtempo.simulator.loop import Simulation
 from fedtempo.simulator.settings import TrainingSettings
 
 ORACLE = "[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
@@ -65,6 +69,36 @@ def test_finished_runs_are_found_again_by_what_they_are(config, tmp_path):
     assert not {job.folder for job in other} & {job.folder for job in jobs}
     best, _ = read_experiment(config, "best")
     assert Job(best, {}, "uniform", 0, tmp_path).folder.name != jobs[0].folder.name
+
+
+def test_runs_made_by_earlier_versions_are_found(tmp_path):
+    """A new setting changes every hash unless grid.NEWER has it: then all records so far would be lost."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    jobs = jobs_of(tmp_path / "small.toml", tmp_path, ["uniform", "proposed"], [0])
+    assert [job.folder.name for job in jobs] == ["uniform-seed0-9e54f16969", "proposed-seed0-9ab1e66de9"]
+
+
+def test_a_longer_limit_goes_on_from_the_run_with_the_shorter_one(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    made = {}
+    for rounds in (5, 9, 3, 14):  # the last one has three to choose from
+        (job,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0], stop={"max_rounds": rounds})
+        (fresh,) = jobs_of(config, tmp_path / f"fresh{rounds}", ["uniform"], [0], stop={"max_rounds": rounds})
+        before, plain = [], Simulation._round
+
+        def counted(simulation, before=before, plain=plain):
+            before.append(simulation.rounds_done)
+            return plain(simulation)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Simulation, "_round", counted)
+            written = job.run()
+        made[rounds] = before[0]
+        assert written.read_bytes() == fresh.run().read_bytes()
+    monkeypatch.setattr(runner, "_commit", lambda: "other code")
+    (job,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0], stop={"max_rounds": 20})
+    assert next(read_lines(job.run()))["header"]["commit"] == "other code"
+    assert made == {5: 0, 9: 4, 3: 0, 14: 8}, "all but the last round of the longest run that lies within the limit"
 
 
 def test_the_last_line_is_found_without_reading_the_rest(tmp_path):
@@ -124,7 +158,8 @@ def test_statistics_of_times_are_those_of_the_textbook(config, tmp_path):
     uniform = np.array([run.time_to(loss=1.5) for run in runs[:4]], dtype=float)
     assert not np.isnan(uniform).any(), "the case must have a target that is reached"
     assert found["uniform"].mean == pytest.approx(uniform.mean())
-    assert found["uniform"].half_width == pytest.approx(3.182446 * uniform.std(ddof=1) / 2)
+    half = 3.182446 * uniform.std(ddof=1) / 2  # Student's t with three degrees of freedom
+    assert found["uniform"].interval == pytest.approx((uniform.mean() - half, uniform.mean() + half))
     value, low, high = ratio(found["uniform"], found["weighted"])
     assert value == pytest.approx(uniform.mean() / found["weighted"].seconds.mean())
     assert low <= value <= high
@@ -267,6 +302,33 @@ else:
     shutil.rmtree(job.folder)
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.02, 0.1])
+def test_ctrl_c_twice_ends_a_comparison_with_one_sentence(config, compiled, tmp_path, pause):
+    """In a session of its own, whose processes all hear it, as those of a terminal do."""
+    config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 1000000"))
+    arguments = ["--policies", "uniform,weighted", "--seeds", "2", "--jobs", "2", "--target-loss", "0.001"]
+    shown = [sys.executable, "-m", "fedtempo", "compare", config, *arguments, "-o", tmp_path / "runs"]
+    process = subprocess.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not any((tmp_path / "runs").rglob(RECORDS)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(pause)
+    os.killpg(process.pid, signal.SIGINT)
+    out, error = process.communicate(timeout=30)
+    assert (process.returncode, out.strip()) == (130, "")
+    assert error == "fedtempo: interrupted; a run goes on when the same command is given again\n"
+    _, left = psutil.wait_procs([one for one in psutil.process_iter() if in_session(one, process.pid)], timeout=10)
+    assert [one for one in left if one.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def in_session(process, session):
+    try:
+        return os.getsid(process.pid) == session
+    except ProcessLookupError:
+        return False
+
+
 def test_small_reproductions_of_the_impact_of_k_and_e(config, tmp_path):
     for what in ("impact-of-k", "impact-of-e"):
         arguments = ["--configs", config.parent, "--seeds", 1, "--jobs", 2, "--records", tmp_path / "runs"]
@@ -292,6 +354,8 @@ def test_tuning_names_the_best_of_each_policy(config, tmp_path, capsys):
         1:
     ]
     assert len(rows) == 8
+    assert "small, preset best, to loss 1.6, seeds 1000, 1001, for at most 6 rounds." in shown
+    assert "- uniform, proposed: local_steps 5, batch_size 24, schedule inverse," in shown
     for policy in ("uniform", "proposed"):
         (best,) = [row for row in rows if row[0] == policy and row[4] == "best"]
         assert best[1] == "0.05", "a diverging step size is not the best"
@@ -314,6 +378,25 @@ def test_tuning_names_the_best_of_each_policy(config, tmp_path, capsys):
         assert said in capsys.readouterr().err
     assert command("tune", config, "--policies", "uniform", "--step-sizes", "0.1") == 2
     assert "must have a target" in capsys.readouterr().err
+
+
+def candidate(policy, step_size, cohort_size, seconds):
+    run = made_up(policy, 0, [1.0], seconds)
+    training = {"step_size": step_size, "cohort_size": cohort_size}
+    made = Candidate(policy, training, cohort_size, [])
+    made.__dict__["runs"] = [run]
+    return made
+
+
+def test_tuning_says_where_the_best_lies_at_the_edge_of_what_was_tried():
+    took = {(0.1, 4): 9.0, (0.2, 4): 5.0, (0.4, 4): 7.0, (0.1, 6): 9.0, (0.2, 6): 4.0, (0.4, 6): 8.0}
+    found = [candidate("uniform", *settings, seconds) for settings, seconds in took.items()]
+    target = Target(loss=1.0)
+    assert at_the_edge(found, target) == ["uniform: cohort_size 6 is the largest that was tried; try 9 too"]
+    deaf = [candidate("tempo", step, size, step) for step in (0.1, 0.3) for size in (1, 2)]
+    assert at_the_edge(deaf, target) == ["tempo: step_size 0.1 is the smallest that was tried; try 0.033 too"]
+    least = [candidate("uniform", 0.1, size, size) for size in (1, 2)]
+    assert at_the_edge(least, target) == [], "one value is no grid, and no cohort is smaller than 1"
 
 
 def test_a_step_size_that_diverges_is_never_the_best(config, tmp_path, capsys):
@@ -351,7 +434,7 @@ def test_missed_runs_make_bounds_and_are_never_dropped():
     target = Target(loss=0.5)
     heading, uniform, ours = cells(time_table(runs, target))
     assert heading[4] == "over proposed-oracle"
-    assert uniform[:5] == ["uniform", "30 ± 0", "30–30", "3", "< 3.00 ×"]  # 30 s over more than (8 + 12)/2 s
+    assert uniform[:5] == ["uniform", "30 ± 0", "-", "3", "< 3.00 ×"]  # 30 s over more than (8 + 12)/2 s
     assert ours[1:3] == ["> 10, 1 of 2 not reached", "-"]
     never = [made_up(policy, 0, [2.0, 1.9], 5.0) for policy in ("uniform", "proposed-oracle")]
     assert [row[4] for row in cells(time_table(never, target))[1:]] == ["-", "1"]
@@ -362,6 +445,17 @@ def test_missed_runs_make_bounds_and_are_never_dropped():
     shared = cohort_round_time([1.0, 2.0], [0.5, 0.25], link="shared")
     assert steps[5][1] == f"> {(2 + 3) / 2 * shared:,.0f}, 1 of 2 not reached"
     assert steps[5][2].startswith("< ")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [([10.0], "-"), ([10.0, 11.0], "-"), ([10.0, 10.0, 13.0], "7–15"), ([10.0, 10.0, 100.0], "up to 169")],
+)
+def test_intervals_take_three_seeds_and_are_not_cut_at_0(rounds, said):
+    times = times_to([made_up("uniform", s, [1.0], taken) for s, taken in enumerate(rounds)], Target(loss=1.0))[
+        "uniform"
+    ]
+    assert interval(times) == said
 
 
 def test_diverged_runs_stand_at_the_longest_time_and_none_divides_by_zero():

@@ -287,6 +287,12 @@ def test_bad_options_get_one_sentence_and_code_2(tmp_path, monkeypatch, capsys, 
     assert os.listdir(tmp_path) == []
 
 
+def test_a_file_that_is_not_there_is_said_first(tmp_path, capsys):
+    for options in ([], ["--cohort-size", 0], ["--cohort-size", 2]):
+        assert run(tmp_path / "none.csv", *options) == 2
+        assert capsys.readouterr().err == f"fedtempo: {tmp_path / 'none.csv'}: No such file or directory\n"
+
+
 def test_the_fleet_is_not_overwritten(tmp_path, capsys):
     path = tmp_path / "fleet.csv"
     path.write_bytes(EXAMPLE.read_bytes())

@@ -13,6 +13,7 @@ from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.readback import estimate_fleet
 from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
+from fedtempo.policies.registry import BUILT_IN
 from fedtempo.theory.estimation import estimate_beta_over_alpha
 
 
@@ -100,7 +101,7 @@ def test_a_run_of_other_code_goes_on_under_its_header(config, tmp_path, capsys):
         runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "out")
 
 
-def test_another_run_is_refused_with_what_differs_and_what_to_do(config, tmp_path, capsys):
+def test_another_run_is_refused_with_what_differs_and_what_to_do(config, compiled, tmp_path, capsys):
     arguments = ["run", config, "--policy", "uniform", "-o", tmp_path / "out"]
     assert command(*arguments) == 0
     config.write_text(SMALL.replace("cohort_size = 3", "cohort_size = 4"))
@@ -114,7 +115,7 @@ def test_another_run_is_refused_with_what_differs_and_what_to_do(config, tmp_pat
     assert "; and " in error
 
 
-def test_a_diverged_run_fails_again_when_it_is_given_again(config, tmp_path, capsys):
+def test_a_diverged_run_fails_again_when_it_is_given_again(config, compiled, tmp_path, capsys):
     config.write_text(SMALL.replace("local_steps = 5", "local_steps = 5\nstep_size = 1e6"))
     said = []
     for _ in range(2):
@@ -124,6 +125,80 @@ def test_a_diverged_run_fails_again_when_it_is_given_again(config, tmp_path, cap
         said.append(printed.err)
     assert "diverged in round" in said[0]
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("checkpoints", [0.0, 1e9])
+@pytest.mark.parametrize("policy", ["proposed", "tempo"])
+@pytest.mark.parametrize(
+    ("shorter", "longer"),
+    [
+        ({"max_rounds": 7}, {"max_rounds": 12}),
+        ({"max_time": 20.0}, {"max_time": 50.0}),
+        ({"max_rounds": 4}, {"max_time": 60.0}),
+    ],
+)
+def test_a_run_goes_on_to_a_later_limit(config, tmp_path, monkeypatch, checkpoints, policy, shorter, longer):
+    config.write_text(SMALL.replace("local_steps = 5", "local_steps = 5\nevaluate_every = 3"))
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", checkpoints)
+    begun = whole_run(config, tmp_path / "out", policy=policy, stop=shorter)
+    whole = whole_run(config, tmp_path / "whole", policy=policy, stop=longer)
+    assert len(begun) < len(whole)
+    rounds = []
+    experiment, table = read_experiment(config, over={"stop": longer})
+    for _ in range(2):
+        runner.run(
+            experiment,
+            table,
+            policy=policy,
+            seed=0,
+            folder=tmp_path / "out",
+            progress=lambda _, line: rounds.append(line),
+        )
+        assert (tmp_path / "out" / RECORDS).read_bytes() == whole
+    if checkpoints == 0:
+        again = len(begun.splitlines()) - 1  # all but its header
+        assert len(rounds) == len(whole.splitlines()) - again + 1, (
+            "only its last round, and its summary, are made again"
+        )
+
+
+@pytest.mark.parametrize("policy", sorted(BUILT_IN))
+def test_a_run_of_any_policy_goes_on_from_its_start(config, tmp_path, policy):
+    config.write_text(SMALL + "[policy.statistical]\nlosses = [2.2]\n[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n")
+    whole_run(config, tmp_path / "out", policy=policy, stop={"max_rounds": 1})
+    whole = whole_run(config, tmp_path / "whole", policy=policy, stop={"max_rounds": 3})
+    assert whole_run(config, tmp_path / "out", policy=policy, stop={"max_rounds": 3}) == whole
+
+
+def test_a_run_that_was_killed_goes_on_to_another_limit(config, tmp_path):
+    stopped_run(config, tmp_path / "out")
+    with pytest.raises(InputError, match="max_rounds: 6 there, 3 here"):
+        whole_run(config, tmp_path / "out", stop={"max_rounds": 3})
+    whole = whole_run(config, tmp_path / "whole", stop={"max_rounds": 9})
+    assert whole_run(config, tmp_path / "out", stop={"max_rounds": 9}) == whole
+
+
+def test_a_shorter_limit_or_another_target_is_another_run(config, tmp_path):
+    kept = whole_run(config, tmp_path / "out", stop={"max_rounds": 8})
+    for stop in ({"max_rounds": 7}, {"max_time": 3.0}, {"max_rounds": 9, "target_loss": 1.0}):
+        with pytest.raises(InputError, match="got another run's records"):
+            whole_run(config, tmp_path / "out", stop=stop)
+    assert (tmp_path / "out" / RECORDS).read_bytes() == kept
+
+
+def test_a_finished_run_without_a_checkpoint_is_kept(config, tmp_path):
+    kept = whole_run(config, tmp_path / "out", stop={"max_rounds": 8})
+    (tmp_path / "out" / CHECKPOINT).unlink()
+    with pytest.raises(InputError, match="max_rounds: 8 there, 9 here"):
+        whole_run(config, tmp_path / "out", stop={"max_rounds": 9})
+    assert (tmp_path / "out" / RECORDS).read_bytes() == kept
+
+
+def test_a_run_that_reached_its_target_has_no_need_of_a_later_limit(config, tmp_path):
+    stop = {"target_loss": 2.2, "max_rounds": 20}
+    kept = whole_run(config, tmp_path / "out", stop=stop)
+    assert b'"end":"target"' in kept
+    assert whole_run(config, tmp_path / "out", stop=stop | {"max_rounds": 50}) == kept
 
 
 def test_the_header_names_the_preset(config, tmp_path):

@@ -83,14 +83,10 @@ def test_the_table_has_the_numbers_of_the_records(folder, runs, tmp_path):
         row = re.search(rf"<tr[^>]*><th[^>]*><svg.*?</svg>{policy}</th>(.*?)</tr>", page)[1]
         cells = re.findall(r"<td>(.*?)</td>", row)
         assert taken.mean() > 1000, "the numbers must need separators"
-        assert cells[0] == f"{taken.mean():,.0f} ± {taken.std(ddof=1):,.0f}"
-        half_width = 12.706204736 * taken.std(ddof=1) / 2**0.5  # Student's t with one degree of freedom
-        assert cells[1] == f"{max(0, taken.mean() - half_width):,.0f} to {taken.mean() + half_width:,.0f}"
-        if policy == "proposed":
-            assert cells[4] == f"{pilots.mean():,.0f}"
-            assert cells[5] == f"{(taken + pilots).mean():,.0f} ± {(taken + pilots).std(ddof=1):,.0f}"
-        else:
-            assert cells[4] == "–"
+        assert cells[0] == f"{(taken + pilots).mean():,.0f} ± {(taken + pilots).std(ddof=1):,.0f}"
+        assert cells[1] == "–", "two seeds make no interval"
+        alone = [f"{pilots.mean():,.0f}", f"{taken.mean():,.0f} ± {taken.std(ddof=1):,.0f}"]
+        assert cells[4:6] == (alone if policy == "proposed" else ["–", "–"])
         assert cells[6] == "0 of 2"
 
 
@@ -105,12 +101,20 @@ def test_runs_that_miss_the_target_are_counted_and_bounds_are_called_bounds(runs
 
 def test_the_headline_names_the_first_and_the_ratios(runs):
     times = times_to(runs, TARGET)
-    first, last = sorted(times.values(), key=lambda one: one.mean)
+    counted = [one.with_pilots() for one in times.values()]
+    first, last = sorted(counted, key=lambda one: one.mean)
     said = headline(times, TARGET)
-    assert said.startswith(f"{first.policy} was first at loss 1.95 after {first.mean:,.0f} s in the mean of 2 seeds.")
+    after = f"after {first.mean:,.0f} s, pilots counted, in the mean of 2 seeds."
+    assert said.startswith(f"{first.policy} was first at loss 1.95 {after}")
     assert f"{last.policy} took {last.mean / first.mean:.2f} times as long (95 % interval" in said
-    counted = min((one.with_pilots() for one in times.values()), key=lambda one: one.mean)
-    assert f"With the time of pilots counted, {counted.policy} is" in said
+    trained = min(times.values(), key=lambda one: one.mean)
+    still = " still" if trained.policy == first.policy else ""
+    assert said.endswith(
+        f"With all pilots left out, {trained.policy} would{still} be first, after {trained.mean:,.0f} s."
+    )
+    alone = {"uniform": times["uniform"]}
+    assert headline(alone, TARGET).startswith("uniform reached loss 1.95 after"), "there are no pilots to speak of"
+    assert "pilots" not in headline(alone, TARGET)
 
 
 def test_the_target_is_the_one_of_the_configuration_or_a_loss_that_all_reach(runs):

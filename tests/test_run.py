@@ -18,7 +18,7 @@ from fedtempo import InputError, read_fleet
 from fedtempo.cli import main
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.experiments.records import RECORDS, read_lines
+from fedtempo.experiments.records import CHECKPOINT, RECORDS, read_lines
 
 ROOT = Path(__file__).parent.parent
 
@@ -76,7 +76,7 @@ def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys
     assert header["header"]["versions"]["numpy"] == np.__version__
     assert [record["round"] for record in rounds] == list(range(6))
     assert summary["end"] == "max_rounds"
-    assert sorted(os.listdir(tmp_path / "out")) == [RECORDS]
+    assert sorted(os.listdir(tmp_path / "out")) == [CHECKPOINT, RECORDS]
 
 
 def test_the_folder_has_a_sensible_default(config, tmp_path, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_run_killed_at_random_ends_with_the_same_bytes(config, tmp_path, polic
             break
     assert kills >= 2
     assert (tmp_path / "killed" / RECORDS).read_bytes() == whole
-    assert os.listdir(tmp_path / "killed") == [RECORDS]
+    assert set(os.listdir(tmp_path / "killed")) <= {RECORDS, CHECKPOINT}
 
 
 KILLABLE = """
@@ -201,6 +201,23 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_goes_on_from_the_last_checkpo
             runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
     runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
     assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+
+
+def test_ctrl_c_in_the_last_round_lets_the_run_end(config, tmp_path, monkeypatch):
+    from fedtempo.learning.softmax import SoftmaxTrainer
+
+    experiment, table = read_experiment(config)
+    plain, calls = SoftmaxTrainer.train, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == experiment.stop.max_rounds:
+            signal.raise_signal(signal.SIGINT)
+        return plain(*arguments)
+
+    monkeypatch.setattr(SoftmaxTrainer, "train", interrupted)
+    summary = runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "out")
+    assert (summary["end"], summary["rounds"]) == ("max_rounds", 6)
 
 
 def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):
@@ -345,7 +362,13 @@ def test_other_bad_input_gets_one_sentence_and_code_2(config, tmp_path, capsys):
         (["run", tmp_path, "--policy", "uniform"], "readable text file"),
         (["run", config, "--policy", "unifrm"], "did you mean 'uniform'"),
         (["run", config], "--policy"),
-        (["run", config, "--policy", "uniform", "--preset", "bst"], "did you mean 'best'"),
+        (["run", config, "--policy", "uniform", "--preset", "bst"], "got 'bst'; did you mean 'best'?"),
+        (
+            ["run", config, "--policy", "uniform", "--preset", "x"],
+            "must be a known preset, got 'x'; known are paper, best",
+        ),
+        (["reproduce", "setup9"], "got 'setup9'; did you mean 'setup"),
+        (["reproduce", "everything"], "got 'everything'; known are setup1, setup2, setup3, impact-of-k"),
         (["run", config, "--policy", "uniform", "--seed", -1], "--seed must be a whole number of at least 0, got -1"),
         (["run", config, "--policy", "uniform", "-o", config], "must be a folder, got a file"),
         (["estimate", tmp_path / "none", "-o", tmp_path / "x.csv"], "no such folder"),
@@ -517,7 +540,7 @@ def test_over_traces_the_nominal_upload_takes_the_mean_rate_of_the_clients_own(c
         ("MNIST instead of EMNIST", True),
     ],
 )
-def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
+def test_data_that_stand_in_for_others_are_noted(config, compiled, tmp_path, monkeypatch, capsys, name, noted):
     data = runner.load_data(read_experiment(config)[0].data)
     monkeypatch.setattr(runner, "load_data", lambda _: replace(data, name=name))
     config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"'))
@@ -526,3 +549,27 @@ def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, 
     assert f"│ {name}" in printed.out
     said = f"note: the data are {name}, not the whole of EMNIST; run: fedtempo fetch emnist\n"
     assert printed.err == (said if noted else "")
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "noted"), [("proposed", 2.15, True), ("proposed", 2.1, False), ("weighted", 2.15, False)]
+)
+def test_pilots_that_go_below_the_target_are_noted(config, compiled, tmp_path, capsys, policy, target, noted):
+    assert command("run", config, "--policy", policy, "--target-loss", target, "-o", tmp_path / "out") == 0
+    said = (
+        "note: the pilots of proposed go on to loss 2.1, below the target 2.15, and all their time counts; "
+        "set losses of 2.15 or more under [policy.proposed]\n"
+    )
+    assert capsys.readouterr().err == (said if noted else "")
+
+
+def test_compiling_is_said_once_on_a_machine(config, tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for arguments in (
+        ["run", config, "--policy", "uniform"],
+        ["compare", config, "--policies", "uniform", "--seeds", "2", "--target-loss", "1"],
+    ):
+        shown = [sys.executable, "-m", "fedtempo", *arguments, "-o", tmp_path / arguments[0]]
+        said.append(subprocess.run(shown, check=True, capture_output=True, text=True, env=environment).stderr)
+    assert said == ["note: compiling the kernels, once on this machine: up to half a minute\n", ""]

@@ -11,6 +11,7 @@ from fedtempo.checks import InputError, Vector
 from fedtempo.experiments.results import Run, by_policy
 
 CONFIDENCE = 0.95
+FEWEST_SEEDS = 3  # for an interval: with two, Student's t takes 13 deviations to either side
 RESAMPLES = 2000
 
 
@@ -50,11 +51,16 @@ class Times:
         return float(self.seconds.std(ddof=1)) if self.seconds.size > 1 else 0.0
 
     @property
-    def half_width(self) -> float:
-        """Half of the 95 % interval of the mean, by Student's t."""
-        if self.seconds.size < 2:
-            return float("nan")
-        return float(student.ppf(0.5 + CONFIDENCE / 2, self.seconds.size - 1) * self.deviation / self.seconds.size**0.5)
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean, by Student's t; None for two seeds or one, or where a run missed the target.
+
+        Its lower end may lie below 0, where times cannot: few seeds far apart then bound the mean from above alone.
+        """
+        if self.seconds.size < FEWEST_SEEDS or self.missed:
+            return None
+        deviations = student.ppf(0.5 + CONFIDENCE / 2, self.seconds.size - 1) / self.seconds.size**0.5
+        half = float(deviations) * self.deviation
+        return self.mean - half, self.mean + half
 
     @property
     def missed(self) -> int:

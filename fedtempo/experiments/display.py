@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,8 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedtempo.experiments.config import Experiment, for_policy
 from fedtempo.experiments.grid import Job, has_ended, last_line
 from fedtempo.experiments.records import RECORDS
+from fedtempo.policies.proposed import PilotSettings
 from fedtempo.simulator.loop import Simulation
 from fedtempo.simulator.settings import StopSettings
 
@@ -93,6 +95,19 @@ def data_note(kind: str, name: str) -> str | None:
     if name.startswith("partial") or "instead of" in name:
         return f"the data are {name}, not the whole of {kind.upper()}; run: fedtempo fetch {kind}"
     return None
+
+
+def pilot_note(experiment: Experiment, policies: Iterable[str]) -> str | None:
+    """Say that pilots go further than the run that they are for, None where they do not."""
+    target, options = experiment.stop.target_loss, {name: for_policy(experiment, name)[1] for name in policies}
+    ends = {name: min(PilotSettings(losses=own["losses"]).losses) for name, own in options.items() if "losses" in own}
+    low = {name: end for name, end in ends.items() if target is not None and end < target}
+    if not low:
+        return None
+    return (
+        f"the pilots of {' and '.join(low)} go on to loss {min(low.values()):g}, below the target {target:g}, and all "
+        f"their time counts; set losses of {target:g} or more under {' and '.join(f'[policy.{name}]' for name in low)}"
+    )
 
 
 def summary_table(summary: dict[str, Any], stop: StopSettings, data: str, estimate: str | None = None) -> Table:

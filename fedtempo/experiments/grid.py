@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import signal
+import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,10 +13,13 @@ from typing import Any
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.records import RECORDS, read_lines
+from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
+from fedtempo.files import whole_file
 from fedtempo.simulator.loop import DivergedError, Simulation
 
 HASH_LENGTH = 10
+# Settings that older records lack: left out of the hash at the values that those were made with, to find them again.
+NEWER = {"channel": {"told": True}}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,6 +47,10 @@ class Job:
             "name": None,
             "preset": None,
         }
+        for table, values in NEWER.items():
+            settings[table] = {
+                name: value for name, value in settings[table].items() if (name, value) not in values.items()
+            }
         key = json.dumps([settings, self.policy, self.seed], sort_keys=True, default=str)
         digest = hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]
         return self.root / f"{self.policy}-seed{self.seed}-{digest}"
@@ -58,9 +67,23 @@ class Job:
             ):  # whoever waits for this run is dead: a new grid may go on with it
                 raise SystemExit
 
+        if not (self.folder / RECORDS).exists():
+            self._begin_with(runner.make_header(self.experiment, table, self.policy, self.seed))
         with suppress(DivergedError):  # the records say so
             runner.run(self.experiment, table, policy=self.policy, seed=self.seed, folder=self.folder, progress=check)
         return self.folder / RECORDS
+
+    def _begin_with(self, header: dict[str, Any]) -> None:
+        """Copy the longest run that differs in its limits alone and lies within these, to go on from its checkpoint."""
+        others = [path.parent for path in self.root.glob(f"{self.policy}-seed{self.seed}-*/{CHECKPOINT}")]
+        for other in sorted(others, key=lambda folder: (folder / RECORDS).stat().st_size, reverse=True):
+            with suppress(InputError, RunNotice), warnings.catch_warnings(action="error", category=RunNotice):
+                RunFiles(other, header)  # refuses any other run, and here one by other code
+                self.folder.mkdir(parents=True, exist_ok=True)
+                for name in (CHECKPOINT, RECORDS):
+                    with whole_file(self.folder / name, "wb") as stream:
+                        stream.write((other / name).read_bytes())
+                return
 
 
 def has_ended(job: Job) -> bool:
@@ -104,7 +127,15 @@ def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list
     for job in jobs:
         _check_data(job)
     if ray is None:
-        Parallel(n_jobs=processes)(delayed(Job.run)(job) for job in unfinished)
+        for job in unfinished[:1]:
+            _compile(job)
+        parallel = Parallel(n_jobs=processes, return_as="generator_unordered")
+        with runner.ctrl_c(signal.SIG_IGN):  # workers inherit it: Ctrl-C is for this process, which ends them
+            ended = parallel(delayed(Job.run)(job) for job in unfinished)
+        with warnings.catch_warnings():  # after a run, a worker that has come to hold much data makes way for a new one
+            warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
+            for _ in ended:
+                pass
         return [job.folder / RECORDS for job in jobs]
     _connect_to_ray(ray)
     with parallel_config(backend="ray"):
@@ -114,6 +145,12 @@ def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list
             job.folder.mkdir(parents=True, exist_ok=True)
             (job.folder / RECORDS).write_bytes(records)
     return [job.folder / RECORDS for job in jobs]
+
+
+def _compile(job: Job) -> None:
+    """Run one round here: the kernels are then compiled once, and found by all workers."""
+    with suppress(DivergedError):
+        next(runner.make_simulation(job.experiment, job.policy, job.seed).rounds())
 
 
 def _run_there(job: Job) -> bytes:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import reprlib
 import time
@@ -20,6 +21,7 @@ from fedtempo.simulator.loop import DivergedError
 
 RECORDS, CHECKPOINT = "records.jsonl", "checkpoint.npz"
 ORIGIN = ("preset", "versions", "commit")  # of a header: with what a run was made, not what was asked for
+LIMITS = ("max_rounds", "max_time")  # of [stop], and the ends of runs that may go on to later ones
 HEADER_NAMES = ("experiment", "policy", "seed", "config", "data_checksum", "samples")
 ROUND_NAMES = (
     "round", "phase", "round_time", "loss", "accuracy", "members", "counts", "compute_time", "upload_time",
@@ -38,7 +40,8 @@ class RunFiles:
     """The folder of one run: a header line, a line for each round, a last line with the summary.
 
     Lines hold nothing that differs between equal runs, so that equal runs have equal bytes. A checkpoint remembers how
-    many bytes had been written; what a killed run wrote after it is cut off and written again.
+    many bytes had been written; what a run wrote after it is cut off and written again if the run goes on, because it
+    was killed, or had ended at a limit and is now asked for with a later one.
     """
 
     def __init__(self, folder: Path | str, header: dict[str, Any]) -> None:
@@ -46,23 +49,26 @@ class RunFiles:
 
         A run begun with another version or commit keeps its header and goes on, with a ``RunNotice``.
         """
-        self.folder, self.header = Path(folder), _line({"header": header})
+        self.folder, self.limits, self.header = Path(folder), _limits(header), _line({"header": header})
         self.records, self.checkpoint = self.folder / RECORDS, self.folder / CHECKPOINT
         self.stream: IO[bytes] | None = None
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} must be a folder, got a file; choose another folder with -o")
         if self.records.exists():
-            self._take_up(json.loads(self.header)["header"])
+            self._take_up(header)
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the summary if the run has ended; if it diverged, raise what was raised then."""
-        last: dict[str, Any] = {}
-        if self.records.exists():
-            for last in read_lines(self.records):  # noqa: B007
-                pass
-        if last.get("end") == "diverged":
+        """Return the summary if the run has ended, None if it may go on; if it diverged, raise what was raised then."""
+        lines = read_lines(self.records) if self.records.exists() else iter(())
+        last = first = next(lines, {})
+        for last in lines:  # noqa: B007
+            pass
+        end = last.get("end")
+        if end == "diverged":
             raise DivergedError(last.get("error", f"training diverged, as the records in {self.folder} say"))
-        return last if "end" in last else None
+        if end in LIMITS and _limits(first["header"]) != self.limits:
+            return None
+        return last if end is not None else None
 
     def lock(self) -> None:
         """Keep other processes from writing this run until ``close``."""
@@ -76,14 +82,21 @@ class RunFiles:
         assert self.stream is not None
         for left_by_a_kill in self.folder.glob(".fedtempo-*.part"):
             left_by_a_kill.unlink()
-        state = self._load()
-        kept = len(self.header) if state is None else int(state[0]["bytes"])
+        begun = self.stream.readline()
+        state = self._load(begun)
+        if state is not None and begun == self.header:
+            self.stream.seek(state[0]["bytes"])
+            self.stream.truncate()
+            return state
+        rounds = b"" if state is None else self.stream.read(state[0]["bytes"] - len(begun))
+        self.stream.seek(0)
+        self.stream.truncate()
+        self.stream.write(self.header + rounds)
+        self.stream.flush()
         if state is None:
             self.checkpoint.unlink(missing_ok=True)  # another run's, or a damaged one
-            self.stream.write(self.header)
-            self.stream.flush()
-        self.stream.truncate(kept)
-        self.stream.seek(kept)
+        else:
+            self.save(*state)
         return state
 
     def _opened(self) -> IO[bytes]:
@@ -110,13 +123,13 @@ class RunFiles:
         if self.stream is None:
             raise ValueError("open the files before saving a checkpoint")
         os.fsync(self.stream.fileno())
-        values = values | {"bytes": self.stream.tell(), "header": self._header_hash()}
+        values = values | {"bytes": self.stream.tell(), "header": _hash(self.header)}
         packed = np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
         with whole_file(self.checkpoint, "wb") as stream:
             np.savez(stream, values=packed, **arrays)  # type: ignore[arg-type]
 
     def close(self, *, done: bool) -> None:
-        """Close the records; a finished run needs no checkpoint."""
+        """Close the records; a run that is done, and cannot go on to a later limit, needs no checkpoint."""
         if self.stream is not None:
             self.stream.close()
             self.stream = None
@@ -124,19 +137,19 @@ class RunFiles:
             self.checkpoint.unlink(missing_ok=True)
 
     def _take_up(self, here: dict[str, Any]) -> None:
-        """Keep the header of a run that was begun by other code; refuse another run's."""
+        """Keep the header of a run that was begun by other code, but for its limits; refuse another run's."""
         with open(self.records, "rb") as stream:
             begun = stream.readline()
         if not begun.endswith(b"\n") or begun == self.header:
             return
         there = next(read_lines(self.records)).get("header", {})
-        names = [name for name in {**there, **here} if name not in ORIGIN]
-        if differing := _differences(there, here, names):
+        differing = _differences(there, here, (name for name in {**there, **here} if name not in ORIGIN))
+        if differing and not (_but_for_limits(there) == _but_for_limits(here) and self._may_go_on()):
             raise InputError(
                 f"{self.folder} must be a new folder or hold the same run, got another run's records "
                 f"({differing}); choose another folder with -o, or delete this one"
             )
-        self.header = begun
+        self.header = _line({"header": there | {"config": here["config"]}})
         if differing := _differences(there, here, ORIGIN):
             warnings.warn(
                 f"{self.folder} was begun by other code and keeps its header ({differing}); "
@@ -145,19 +158,24 @@ class RunFiles:
                 stacklevel=4,
             )
 
-    def _load(self) -> tuple[dict[str, Any], Arrays] | None:
-        """Return what the checkpoint holds, None if there is none, or a damaged one, or another run's."""
+    def _may_go_on(self) -> bool:
+        """Return whether the limits end the run with its last round so far or later, and going on loses no round."""
+        lines = list(read_lines(self.records))
+        times = [line["round_time"] for line in lines if line.get("phase") == "train"]
+        max_rounds, max_time = (math.inf if limit is None else limit for limit in self.limits)
+        lost = lines[-1].get("end") in LIMITS and not self.checkpoint.exists()
+        return not lost and len(times) <= max_rounds and sum(times[:-1]) < max_time
+
+    def _load(self, begun: bytes) -> tuple[dict[str, Any], Arrays] | None:
+        """Return what the checkpoint holds, None if there is none, or a damaged one, or one under another header."""
         try:
             with open(self.checkpoint, "rb") as stream, np.load(stream) as saved:
                 arrays = {name: saved[name] for name in saved.files}
             values = json.loads(arrays.pop("values").tobytes())
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
-        usable = values.get("header") == self._header_hash() and values["bytes"] <= self.records.stat().st_size
+        usable = values.get("header") == _hash(begun) and values["bytes"] <= self.records.stat().st_size
         return (values, arrays) if usable else None
-
-    def _header_hash(self) -> str:
-        return hashlib.sha256(self.header).hexdigest()
 
 
 def read_lines(path: Path | str) -> Iterator[dict[str, Any]]:
@@ -199,6 +217,22 @@ def find_runs(folders: list[Path]) -> list[Path]:
     if not found:
         raise InputError(f"{', '.join(map(str, folders))} must hold records of runs ({RECORDS}), got none")
     return found
+
+
+def _limits(header: dict[str, Any]) -> list[float | None]:
+    return [header.get("config", {}).get("stop", {}).get(name) for name in LIMITS]
+
+
+def _but_for_limits(header: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run is, whatever its limits and whatever it was made with."""
+    config = header.get("config", {})
+    stop = {name: value for name, value in config.get("stop", {}).items() if name not in LIMITS}
+    kept = {name: value for name, value in header.items() if name not in ORIGIN}
+    return kept | {"config": config | {"stop": stop}}
+
+
+def _hash(header: bytes) -> str:
+    return hashlib.sha256(header).hexdigest()
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any], names: Iterable[str]) -> str:

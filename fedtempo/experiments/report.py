@@ -36,8 +36,8 @@ so does one that has ended after it reached the target; a mean ends with the fir
 double-click to go back."""
 
 COLUMNS = (
-    ("Policy", ""), ("Seconds", "mean ± sd"), ("95 % interval", "of the mean"),
-    ("× fastest", "95 % interval"), ("Rounds", "mean"), ("Pilots", "seconds"), ("With pilots", "mean ± sd"),
+    ("Policy", ""), ("Seconds", "mean ± sd, pilots counted"), ("95 % interval", "of the mean"),
+    ("× fastest", "95 % interval"), ("Rounds", "mean"), ("Pilots", "seconds"), ("Without pilots", "mean ± sd"),
     ("Missed it", "runs"),
 )  # fmt: skip
 
@@ -144,15 +144,16 @@ in a box is the median, the dashed one the mean.</p>
 
 
 def _table(section: Section, target: Target, times: dict[str, Times], look: dict[str, Style]) -> str:
-    first = fastest(times)
+    counted = {label: one.with_pilots() for label, one in times.items()}
+    first = fastest(counted)
     heads = "".join(
         f'<th scope="col">{name}{f"<small>{below}</small>" if below else ""}</th>' for name, below in COLUMNS
     )
-    order = sorted(times.values(), key=lambda one: (one.missed > 0, one.mean))
-    rows = [_row(one, first, section.groups[one.policy], target, look[one.policy]) for one in order]
+    order = sorted(counted.values(), key=lambda one: (one.missed > 0, one.mean))
+    rows = [_row(one, times[one.policy], first, section.groups[one.policy], target, look[one.policy]) for one in order]
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="Time to {escape(str(target))}">
 <table>
-<caption>Time to {escape(str(target))}, pilots left out unless named</caption>
+<caption>Time to {escape(str(target))}, pilots counted</caption>
 <thead><tr>{heads}</tr></thead>
 <tbody>
 {"".join(rows)}</tbody>
@@ -161,10 +162,10 @@ def _table(section: Section, target: Target, times: dict[str, Times], look: dict
 """
 
 
-def _row(times: Times, first: Times | None, runs: list[Run], target: Target, style: Style) -> str:
+def _row(times: Times, trained: Times, first: Times | None, runs: list[Run], target: Target, style: Style) -> str:
     cells = [_spread(times), _interval(times), _ratio(times, first)]
     cells.append(_bound(times, f"{times.rounds.mean():,.0f}"))
-    cells += [seconds(float(times.pilots.mean())) if times.pilots.any() else NONE, _spread(times.with_pilots())]
+    cells += [seconds(float(times.pilots.mean())), _spread(trained)] if times.pilots.any() else [NONE, NONE]
     missed = [run for run in runs if not reaches(run, target)]
     why = f"<small>{escape(why_missed(missed))}</small>" if missed else ""
     cells.append(f"{times.missed} of {len(runs)}{why}")
@@ -185,10 +186,10 @@ def _spread(times: Times) -> str:
 
 
 def _interval(times: Times) -> str:
-    if times.missed or math.isnan(times.half_width):
+    if times.interval is None:
         return NONE
-    low, high = max(0.0, times.mean - times.half_width), times.mean + times.half_width
-    return f"{seconds(low, times.mean)} to {seconds(high, times.mean)}"
+    low, high = (seconds(end, times.mean) for end in times.interval)
+    return f"{low} to {high}" if times.interval[0] > 0 else f"up to {high}"
 
 
 def _ratio(times: Times, first: Times | None) -> str:

@@ -113,14 +113,15 @@ def choose_target(runs: Sequence[Run]) -> Target:
 
 
 def headline(times: dict[str, Times], target: Target) -> str:
-    """Say who was first at a target, and how much longer the others took."""
-    said = _fastest_said(times, target)
-    if any(one.pilots.any() for one in times.values()):
-        with_pilots = {label: one.with_pilots() for label, one in times.items()}
-        first, counted = fastest(times), fastest(with_pilots)
-        if first is not None and counted is not None and len(times) > 1:
-            who = f"{first.policy} is still" if counted.policy == first.policy else f"{counted.policy} is"
-            said += f" With the time of pilots counted, {who} first, after {seconds(counted.mean)} s."
+    """Say who was first at a target with all time counted, how much longer others took, and who is without pilots."""
+    if not any(one.pilots.any() for one in times.values()):
+        return _fastest_said(times, target)
+    counted = {label: one.with_pilots() for label, one in times.items()}
+    said = _fastest_said(counted, target, ", pilots counted,")
+    first, trained = fastest(counted), fastest(times)
+    if first is not None and trained is not None and len(times) > 1:
+        who = f"{first.policy} would still" if trained.policy == first.policy else f"{trained.policy} would"
+        said += f" With all pilots left out, {who} be first, after {seconds(trained.mean)} s."
     return said
 
 
@@ -129,14 +130,14 @@ def fastest(times: dict[str, Times]) -> Times | None:
     return min((one for one in times.values() if not one.missed), key=lambda one: one.mean, default=None)
 
 
-def _fastest_said(times: dict[str, Times], target: Target) -> str:
+def _fastest_said(times: dict[str, Times], target: Target, how: str = "") -> str:
     first = fastest(times)
     if first is None:
         counts = [f"{label} in {one.reached.sum()} of {one.reached.size}" for label, one in times.items()]
         return f"No policy reached {target} in all of its runs: {', '.join(counts)}."
     runs = "in its only run" if len(first.seeds) == 1 else f"in the mean of {len(first.seeds)} seeds"
     verb = "was first at" if len(times) > 1 else "reached"
-    said = f"{first.policy} {verb} {target} after {seconds(first.mean)} s {runs}."
+    said = f"{first.policy} {verb} {target} after {seconds(first.mean)} s{how} {runs}."
     others = []
     for one in sorted(times.values(), key=lambda one: (one.missed, one.mean)):
         if one is first:

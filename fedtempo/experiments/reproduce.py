@@ -21,6 +21,7 @@ from fedtempo.experiments.tables import (
     fleet_of,
     gains_table,
     interval,
+    limits,
     markdown,
     ratio_table,
     round_time_table,
@@ -28,6 +29,7 @@ from fedtempo.experiments.tables import (
     seconds,
     time_table,
 )
+from fedtempo.experiments.toml import nearest
 from fedtempo.files import whole_file
 from fedtempo.policies.fixed import FixedSampling
 from fedtempo.theory.optimum import optimal_cohort
@@ -35,7 +37,6 @@ from fedtempo.theory.sampling import statistical_sampling
 
 IMPACT_OF_E = (10, 25, 50, 100)
 LARGEST_COHORT = 30
-LIMITS = {"max_rounds": "rounds", "max_time": "s"}
 
 RunGrid = Callable[[list[Job]], list[Path]]  # runs what has not ended, and returns the records
 
@@ -73,12 +74,11 @@ def reproduce(what: str, given: Reproduction) -> list[Path]:
         "impact-of-k": _impact_of_k,
         "impact-of-e": _impact_of_e,
     }
+    if what != "all" and what not in makers:
+        known = [*makers, "all"]
+        raise InputError(f"what to reproduce must be a known part of the paper, got {what!r}{nearest(what, known)}")
     given.output.mkdir(parents=True, exist_ok=True)
-    if what == "all":
-        return [path for make in makers.values() for path in make(given)]
-    if what not in makers:
-        raise InputError(f"what to reproduce must be one of {', '.join([*makers, 'all'])}, got {what!r}")
-    return makers[what](given)
+    return [path for name, make in makers.items() if what in (name, "all") for path in make(given)]
 
 
 def _setup(name: str, given: Reproduction) -> list[Path]:
@@ -237,11 +237,10 @@ def _about(runs: Sequence[Run], given: Reproduction, command: str) -> str:
     seeds = len(given.seeds)
     preset = "" if given.preset == "paper" else f" --preset {given.preset}"
     first = f" --first-seed {given.seeds[0]}" if given.seeds[0] else ""
-    stop = runs[0].header["config"]["stop"]
-    limits = " or ".join(f"{value:,g} {unit}" for name, unit in LIMITS.items() if (value := stop.get(name)) is not None)
+    end = limits(runs[0].header["config"]["stop"])
     return (
         f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}`. Data: {runs[0].header['data']}. Times are "
-        f"simulated seconds, mean ± standard deviation over seeds. Runs end after {limits} of training: those that did "
+        f"simulated seconds, mean ± standard deviation over seeds. Runs end after {end} of training: those that did "
         "not reach a target by then enter with all the time they took, and are counted; bounds are marked."
     )
 

@@ -17,12 +17,12 @@ from threadpoolctl import threadpool_limits
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, for_policy
-from fedtempo.experiments.records import RunFiles
+from fedtempo.experiments.records import LIMITS, RunFiles
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
 from fedtempo.simulator.api import assemble, make_trainer
-from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel
+from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, Untold
 from fedtempo.simulator.loop import DivergedError, Simulation
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
 from fedtempo.simulator.times import benchmark_times, draw_times
@@ -102,7 +102,8 @@ def make_fleet(experiment: Experiment, data: FederatedData, model_bits: float) -
         upload = upload_seconds(model_bits, draw("uplink_mbps"))
     download = None if times.download is None else draw("download")
     fleet = Fleet(data.data_share, 1.0, compute, upload, download_time=download)  # type: ignore[arg-type]
-    return fleet, _with_absences(experiment.channel, traced or make_channel(experiment.channel, fleet))
+    channel = _with_absences(experiment.channel, traced or make_channel(experiment.channel, fleet))
+    return fleet, channel if experiment.channel.told else Untold(channel)
 
 
 def make_channel(config: ChannelConfig, fleet: Fleet) -> Channel:
@@ -175,6 +176,8 @@ def run(
         state = files.open()
         if state is not None:
             simulation.restore(*state)
+        elif simulation.resumable:
+            files.save(*simulation.state())
         return _run(simulation, files, progress)
 
 
@@ -185,12 +188,14 @@ def _run(simulation: Simulation, files: RunFiles, progress: Progress) -> dict[st
             for record in simulation.rounds():
                 files.write(record)
                 progress(simulation, record)
+                if simulation.ended is not None:
+                    continue  # no checkpoint: this round may have been evaluated for being the last
                 if simulation.resumable and (stopped or time.monotonic() - saved > CHECKPOINT_SECONDS):
                     files.save(*simulation.state())
                     saved = time.monotonic()
-                if stopped and simulation.ended is None:
+                if stopped:
                     raise KeyboardInterrupt
-        done = True
+        done = simulation.ended not in LIMITS
     except DivergedError as error:
         simulation.ended = "diverged"
         files.write(simulation.summary() | {"error": str(error)})
@@ -205,17 +210,25 @@ def _run(simulation: Simulation, files: RunFiles, progress: Progress) -> dict[st
 def _stop_between_rounds() -> Iterator[list[int]]:
     """Hold back the first Ctrl-C until the round has ended, when nothing is half done; a second one stops at once."""
     stopped: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
 
     def hold_back(signum: int, frame: object) -> None:
         stopped.append(signum)
         signal.signal(signum, before)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped  # only the main thread hears signals
-        return
-    before = signal.signal(signal.SIGINT, hold_back)
-    try:
+    with ctrl_c(before if before is signal.SIG_IGN else hold_back):
         yield stopped
+
+
+@contextmanager
+def ctrl_c(handler: Any) -> Iterator[None]:  # noqa: ANN401
+    """Answer Ctrl-C in this way for a while; outside the main thread, which alone hears it, change nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 

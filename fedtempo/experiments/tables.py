@@ -1,6 +1,6 @@
 """Tables of a comparison, as Markdown: rounds to a loss, time to a target, where gains come from, round times."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,12 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
+def limits(stop: Mapping[str, Any]) -> str:
+    """Return for how long runs train at most, by the settings that end them."""
+    units = {"max_rounds": "rounds", "max_time": "s"}
+    return " or ".join(f"{stop[name]:,g} {unit}" for name, unit in units.items() if stop.get(name) is not None)
+
+
 def seconds(times: Times) -> str:
     """Return mean ± deviation, or a bound where runs are missing, which enter with what they were given."""
     told = f"{times.mean:,.0f}" if times.seconds.size == 1 else f"{times.mean:,.0f} ± {times.deviation:,.0f}"
@@ -34,10 +40,11 @@ def seconds(times: Times) -> str:
 
 
 def interval(times: Times) -> str:
-    """Return the 95 % interval of the mean, where all runs reached the target."""
-    if np.isnan(times.half_width) or times.missed:
+    """Return the 95 % interval of the mean, where there is one."""
+    if times.interval is None:
         return "-"
-    return f"{max(0.0, times.mean - times.half_width):,.0f}–{times.mean + times.half_width:,.0f}"
+    low, high = times.interval
+    return f"{low:,.0f}–{high:,.0f}" if low > 0 else f"up to {high:,.0f}"
 
 
 def factor(of: Times, to: Times) -> str:

@@ -1,7 +1,7 @@
 """Each policy at its own best step size and cohort size, chosen by one procedure on seeds that no comparison uses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.records import RECORDS
 from fedtempo.experiments.results import Run, read_run
-from fedtempo.experiments.tables import markdown, seconds
+from fedtempo.experiments.tables import limits, markdown, seconds
 from fedtempo.experiments.toml import merged
 
 FIRST_SEED = 1000
@@ -80,6 +80,39 @@ def best_of(found: Sequence[Candidate], target: Target) -> dict[str, Candidate]:
         if other is None or candidate.score(target) < other.score(target):
             best[candidate.policy] = candidate
     return best
+
+
+def started_from(found: Sequence[Candidate], target: Target) -> str:
+    """Say what was tuned: the preset, seeds and limits, and the settings of each policy that were not tried."""
+    first, seeds = found[0].jobs[0], dict.fromkeys(str(job.seed) for job in found[0].jobs)
+    told = f"{first.experiment.name}, preset {first.experiment.preset}, to {target}, seeds {', '.join(seeds)}"
+    settings: dict[str, list[str]] = {}  # in words, and which policies have them
+    for candidate in found:
+        training = for_policy(candidate.jobs[0].experiment, candidate.policy)[0]
+        fixed = {name: value for name, value in asdict(training).items() if name not in candidate.training}
+        policies = settings.setdefault(", ".join(f"{name} {value}" for name, value in fixed.items()), [])
+        if candidate.policy not in policies:
+            policies.append(candidate.policy)
+    lines = [f"- {', '.join(policies)}: {said}" for said, policies in settings.items()]
+    return "\n".join([f"{told}, for at most {limits(first.table['stop'])}. Settings that were not tried:\n", *lines])
+
+
+def at_the_edge(found: Sequence[Candidate], target: Target) -> list[str]:
+    """Say of each policy which of its best settings lie at the edge of what was tried, and what to try next."""
+    said = []
+    for policy, best in best_of(found, target).items():
+        for name, value in best.training.items():
+            own = [candidate for candidate in found if candidate.policy == policy]
+            tried = sorted({candidate.training[name] for candidate in own})
+            as_good = {one.training[name] for one in own if one.score(target) == best.score(target)}
+            if len(as_good) > 1 or len(tried) == 1 or value not in (tried[0], tried[-1]):
+                continue
+            word, neighbour = ("smallest", tried[1]) if value == tried[0] else ("largest", tried[-2])
+            ratio = value / neighbour
+            beyond = max(1, round(value * ratio)) if isinstance(value, int) else float(f"{value * ratio:.2g}")
+            if beyond != value:
+                said.append(f"{policy}: {name} {value:g} is the {word} that was tried; try {beyond:g} too")
+    return said
 
 
 def tuning_table(found: Sequence[Candidate], target: Target) -> str:

@@ -1,11 +1,13 @@
 """What compiled trainers share: how they are compiled, and the cross-entropy with its slopes."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import event, types
 from numba.extending import intrinsic
 
 from fedtempo.checks import Integers
@@ -14,6 +16,25 @@ from fedtempo.learning.trainer import LocalResult, LocalWork, Parameters
 
 # Sums of floats are reordered, but always in the same way, so equal input gives equal bytes.
 compiled = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+
+
+@contextmanager
+def on_compile(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function before the first kernel is compiled; never, where all are found in numba's cache."""
+    with event.install_listener("numba:compile", _First(call)):
+        yield
+
+
+class _First(event.Listener):
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.calls = [call]
+
+    def on_start(self, event: event.Event) -> None:
+        while self.calls:
+            self.calls.pop()()
+
+    def on_end(self, event: event.Event) -> None:
+        pass
 
 
 @numba.njit(inline="always")

@@ -1,0 +1,81 @@
+"""The command line: parse, call one function, print. Errors become one sentence and an exit code."""
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from fedtempo import __version__
+from fedtempo.checks import InputError
+from fedtempo.cli.fleets import plan
+from fedtempo.cli.records import estimate, export, report
+from fedtempo.cli.runs import compare, run
+from fedtempo.cli.start import fetch, init, policies
+from fedtempo.cli.studies import leaderboard, reproduce, tune
+from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, fail
+
+WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Who trains, how often and with what bandwidth, so that federated learning ends soonest.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    """Take the options that belong to no command."""
+    if show_version:
+        print(__version__)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+for command in (
+    plan, run, compare, reproduce, tune, leaderboard, report, policies, init, estimate, export, fetch,
+):  # fmt: skip
+    app.command()(command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; bad input ends with one sentence and code 2, a failed run with code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without β shows ?, rather than a traceback
+    before = signal.signal(signal.SIGINT, _interrupt_once)
+    try:
+        code = app(arguments, standalone_mode=False) or 0
+    except Exception as error:
+        code = _explain(error)
+    if code == INTERRUPTED:
+        fail("interrupted; a run goes on when the same command is given again", code)
+    else:
+        signal.signal(signal.SIGINT, before)
+    sys.exit(code)
+
+
+def _interrupt_once(signum: int, frame: object) -> None:
+    """End the command; Ctrl-C once more must not break into its end, when workers are ended too."""
+    signal.signal(signum, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _explain(error: Exception) -> int:
+    """Turn an error that a user can mend into one sentence and a code; raise any other."""
+    if isinstance(error, InputError):
+        return fail(str(error), BAD_INPUT)
+    if isinstance(error, typer.Abort):
+        return INTERRUPTED
+    if hasattr(error, "format_message"):  # an error of the command line itself, whichever click typer brings
+        return fail(error.format_message(), BAD_INPUT)
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return fail(f"{where}{error.strerror}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
+    if isinstance(error, ArithmeticError):
+        return fail(str(error), FAILED)
+    raise error

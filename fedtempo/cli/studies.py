@@ -1,0 +1,132 @@
+"""Commands that run whole studies: tuning, the paper, the leaderboard."""
+
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtempo.checks import InputError
+from fedtempo.cli.options import (
+    Config,
+    Configs,
+    Jobs,
+    Preset,
+    Ray,
+    Records,
+    RecordsOutput,
+    Seeds,
+    TargetLoss,
+    given,
+    numbers,
+    policy_names,
+    seed_range,
+    words,
+)
+from fedtempo.cli.runs import run_grid, say_first, target_of
+from fedtempo.cli.terminal import print_markdown
+from fedtempo.planning.plot import check_plotting
+
+
+def tune(
+    config: Config,
+    policies: Annotated[str, typer.Option(help="Names, separated by commas.")],
+    step_sizes: Annotated[str, typer.Option(help="Step sizes to try, separated by commas.")],
+    cohort_sizes: Annotated[str, typer.Option(help="Cohort sizes to try. [default: the file's]")] = "",
+    seeds: Seeds = 3,
+    first_seed: Annotated[int, typer.Option(help="The first of them: none that a comparison uses.")] = 1000,
+    preset: Preset = "best",
+    target_loss: TargetLoss = None,
+    time_limit: Annotated[float | None, typer.Option(help="Simulated seconds instead of the file's limits.")] = None,
+    jobs: Jobs = -1,
+    ray: Ray = None,
+    output: RecordsOutput = Path("runs/tune"),
+) -> None:
+    """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
+    from fedtempo.experiments.tuning import as_toml, at_the_edge, best_of, candidates, started_from, tuning_table
+
+    names = policy_names(policies)
+    sizes = numbers("--step-sizes", step_sizes, float)
+    cohorts = numbers("--cohort-sizes", cohort_sizes, int)
+    if not sizes:
+        raise InputError("--step-sizes must hold at least one step size, got none")
+    found = candidates(
+        config,
+        preset,
+        names,
+        choices={"step_size": sizes} | ({"cohort_size": cohorts} if cohorts else {}),
+        seeds=seed_range(seeds, first_seed),
+        stop=given(target_loss=target_loss, max_time=time_limit),
+        root=output / config.stem,
+    )
+    experiment = found[0].jobs[0].experiment
+    target = target_of(config, experiment)
+    say_first(experiment, names)
+    run_grid(experiment.name, [job for candidate in found for job in candidate.jobs], jobs, ray)
+    edges = [f"- {said}" for said in at_the_edge(found, target)]
+    told = ["", "At the edge of what was tried:", "", *edges] if edges else []
+    print_markdown("\n".join([started_from(found, target), "", tuning_table(found, target), *told]))
+    print("\nAs part of the configuration:\n")
+    print(as_toml(best_of(found, target), preset))
+
+
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="setup1, setup2, setup3, impact-of-k, impact-of-e or all.")
+    ],
+    seeds: Annotated[int, typer.Option(help="How many seeds; the paper has 20.")] = 20,
+    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    preset: Annotated[str, typer.Option(help="Which settings of the setups.")] = "paper",
+    jobs: Jobs = -1,
+    ray: Ray = None,
+    configs: Configs = Path("configs"),
+    records: Records = Path("runs/reproduce"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and figures.")] = Path(
+        "reproduction"
+    ),
+) -> None:
+    """Reproduce the paper's tables and figures, beside its own numbers. Interrupted, it goes on where it was."""
+    from fedtempo.experiments.reproduce import Reproduction
+    from fedtempo.experiments.reproduce import reproduce as make
+
+    check_plotting()
+    wanted = Reproduction(
+        configs=configs,
+        preset=preset,
+        seeds=seed_range(seeds, first_seed),
+        records=records,
+        output=output,
+        run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray),
+    )
+    written = make(what, wanted)
+    for path in written:
+        if path.suffix == ".md":
+            print_markdown(path.read_text(encoding="utf-8"))
+    for path in written:
+        print(f"wrote {path}")
+
+
+def leaderboard(
+    setups: Annotated[str, typer.Option(help="Which setups, separated by commas.")] = "setup1,setup2",
+    channels: Annotated[str, typer.Option(help="Kinds of channels: static, fading, absences, traces.")] = "static",
+    policies: Annotated[str, typer.Option(help="Names, separated by commas. [default: all but full]")] = "",
+    regimes: Annotated[str, typer.Option(help="Server optimisers: plain, momentum.")] = "plain,momentum",
+    seeds: Annotated[int, typer.Option(help="How many seeds, dealt out over the draws of the data.")] = 20,
+    draws: Annotated[int, typer.Option(help="How many draws of the data.")] = 5,
+    traces: Annotated[Path | None, typer.Option(help="Folder of .up and .csv traces, for the channel traces.")] = None,
+    configs: Configs = Path("configs"),
+    jobs: Jobs = -1,
+    ray: Ray = None,
+    records: Records = Path("runs/leaderboard"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and charts.")] = Path("leaderboard"),
+) -> None:
+    """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
+    from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, rank
+
+    for setup, channel, regime in product(words(setups), words(channels), words(regimes)):
+        path = rank(
+            setup, channel, regime, policy_names(policies) if policies else list(DEFAULT_POLICIES),
+            seeds=seeds, draws=draws, configs=configs, traces=traces, records=records, output=output,
+            run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray),
+        )  # fmt: skip
+        print_markdown(path.read_text(encoding="utf-8"))
