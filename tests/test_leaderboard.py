@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -65,8 +66,8 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         assert sorted(line[0].strip("| ") for line in lines) == ["fedbuff", "tempo", "weighted"]
         seconds = [float(line[1].strip("> ").replace(",", "")) for line in lines]
         assert seconds == sorted(seconds)
-        assert all(len(line[3].split()) == 2 for line in lines)  # every draw is shown
-        assert all("of 4" in line[4] for line in lines)
+        assert all(len(line[4].split()) == 2 for line in lines)  # every draw is shown
+        assert all("of 4" in line[5] for line in lines)
         assert (small / "out" / f"setup2-{channel}-{regime}.png").stat().st_size > 5000
     tuned = [path.name for path in (small / "records").rglob("*-seed1000-*")]
     assert len(tuned) == 3 * 2 * 4 * len(regimes)  # policies × draws × settings
@@ -87,6 +88,20 @@ def test_what_has_run_is_not_run_again(small):
         text = path.read_text()
         shutil.copy(path, small / f"{again}.md")
     assert text == (small / "False.md").read_text()
+
+
+def test_the_interval_of_a_geometric_mean_is_one_of_logarithms():
+    class Draw:
+        def __init__(self, mean):
+            self.mean = mean
+
+        def times(self, target):
+            return self
+
+    draws = [Draw(100.0), Draw(200.0), Draw(400.0)]
+    half = 4.302653 * np.log(2) / 3**0.5  # Student's t with 2 degrees of freedom
+    assert leaderboard._interval_of(draws, None) == f"{200 / np.exp(half):,.0f}–{200 * np.exp(half):,.0f}"
+    assert leaderboard._interval_of(draws[:2], None) == "-"
 
 
 def test_traces_take_the_place_of_upload_times(small):

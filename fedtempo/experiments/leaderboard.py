@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from fedtempo.checks import InputError, check_choice, check_count
-from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.comparison import CONFIDENCE, Target
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
@@ -31,6 +32,7 @@ TUNING_DRAWS, TUNING_SEEDS = 2, 1
 MOMENTA = (0.5, 0.8, 0.9)
 CHANNELS = ("static", "fading", "absences", "traces")
 REGIMES = ("plain", "momentum")
+FEWEST_DRAWS = 3  # for an interval
 PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
 
 
@@ -55,7 +57,7 @@ class SetupGrid:
 GRIDS = {
     "setup1": SetupGrid((0.05, 0.1, 0.2), (2, 4), (0.01, 0.03), 3000.0),
     "setup2": SetupGrid((0.002, 0.005, 0.01), (2, 5, 10), (0.001, 0.002), 6000.0),
-    "setup3": SetupGrid((0.03, 0.1), (10,), (0.01, 0.03), 2000.0),
+    "setup3": SetupGrid((0.03, 0.1), (4, 10), (0.01, 0.03), 2000.0),
 }
 
 
@@ -132,6 +134,15 @@ def _mean_of(found: Sequence[Candidate], target: Target) -> float:
     return float(np.exp(np.mean([np.log(one.times(target).mean) for one in found])))
 
 
+def _interval_of(found: Sequence[Candidate], target: Target) -> str:
+    """Return the 95 % interval of that mean, by Student's t over the draws."""
+    logs = np.log([one.times(target).mean for one in found])
+    if logs.size < FEWEST_DRAWS:
+        return "-"
+    half = student.ppf(0.5 + CONFIDENCE / 2, logs.size - 1) * logs.std(ddof=1) / logs.size**0.5
+    return "–".join(f"{np.exp(logs.mean() + side):,.0f}" for side in (-half, half))
+
+
 def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidate], target: Target) -> str:
     """Return one line for each policy, the fastest first; every draw is shown."""
     means = {policy: _mean_of(found, target) for policy, found in ranked.items()}
@@ -144,6 +155,7 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
         rows.append([
             policy,
             f"{'> ' if missed else ''}{means[policy]:,.0f}",
+            _interval_of(ranked[policy], target),
             f"{means[policy] / reference:.2f} ×",
             " ".join(f"{'>' if one.missed else ''}{one.mean:,.0f}" for one in times),
             f"{missed} of {runs}",
@@ -153,7 +165,8 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
         f"Geometric mean over {len(next(iter(ranked.values())))} draws of the data, pilots counted; runs that miss the "
         f"target enter at the time limit. Settings were chosen on other draws and seeds."
     )
-    return f"{note}\n\n" + markdown(["policy", "seconds", "to tempo", "each draw", "missed", "settings"], rows)
+    headings = ["policy", "seconds", "95 % interval", "to tempo", "each draw", "missed", "settings"]
+    return f"{note}\n\n" + markdown(headings, rows)
 
 
 def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str, path: Path) -> None:
