@@ -48,6 +48,11 @@ def test_state_goes_through_json(told):
     first.observe(report_of(RoundPlan(members=[1], weights=[1.0]), 0, 1.0, compute_time=0.5, upload_time=0.25))
     second.restore(json.loads(json.dumps(first.state())))
     assert second.state() == first.state()
+    for times in (first, second):
+        times.look(context())
+        times.observe(report_of(RoundPlan(members=[1], weights=[1.0]), 1, 1.0, compute_time=8.0, upload_time=8.0))
+    assert second.compute.tolist() == first.compute.tolist()
+    assert second.upload.tolist() == first.upload.tolist()
 
 
 def test_tempo_finds_out_who_is_slow_where_nobody_tells():

@@ -92,8 +92,8 @@ def test_what_has_run_is_not_run_again(small):
 
 def test_the_interval_of_a_geometric_mean_is_one_of_logarithms():
     class Draw:
-        def __init__(self, mean):
-            self.mean = mean
+        def __init__(self, mean, missed=0):
+            self.mean, self.missed = mean, missed
 
         def times(self, target):
             return self
@@ -102,6 +102,7 @@ def test_the_interval_of_a_geometric_mean_is_one_of_logarithms():
     half = 4.302653 * np.log(2) / 3**0.5  # Student's t with 2 degrees of freedom
     assert leaderboard._interval_of(draws, None) == f"{200 / np.exp(half):,.0f}–{200 * np.exp(half):,.0f}"
     assert leaderboard._interval_of(draws[:2], None) == "-"
+    assert leaderboard._interval_of([*draws, Draw(400.0, missed=1)], None) == "-", "its time is a bound"
 
 
 def test_traces_take_the_place_of_upload_times(small):

@@ -281,7 +281,7 @@ def test_old_directions_keep_in_step_with_a_smaller_step_size(settings):
     np.testing.assert_allclose(steps[1], 0.1 * steps[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("settings", [{"momentum": 0.5}, {"memory": True}])
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.5}, {"memory": True}])
 def test_an_update_that_was_begun_with_a_larger_step_size_tells_the_same_direction(settings):
     members, weights, share = np.array([0, 1]), np.array([0.5, 0.5]), np.array([0.5, 0.5])
     updates, start = np.array([[1.0, 0.0], [0.0, 2.0]], np.float32), np.zeros(2, dtype=np.float32)

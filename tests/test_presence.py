@@ -30,7 +30,14 @@ def context(available=None, rng=None, round_index=0):
 def report(plan, failed=None):
     nothing = np.zeros(len(plan.members))
     failed = np.zeros(len(plan.members), dtype=bool) if failed is None else np.array(failed)
-    measured = ("compute_time", "upload_time", "largest_gradient_norm", "mean_gradient_norm", "update_norm")
+    measured = (
+        "compute_time",
+        "upload_time",
+        "largest_gradient_norm",
+        "mean_gradient_norm",
+        "update_norm",
+        "step_size",
+    )
     return RoundReport(
         plan=plan, round_index=0, round_time=1.0, **dict.fromkeys(measured, nothing), mean_loss=nothing, failed=failed,
         residual_norm=nothing, aggregate_norm=0.0, direction_norm=0.0, loss=None, accuracy=None,

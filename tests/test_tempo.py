@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_rivals_biased import report_of
 
 from fedtempo import Fleet, InputError, simulate
 from fedtempo.data.federation import FederatedData
@@ -225,6 +226,59 @@ def test_server_momentum_brings_more_arrivals(data, times):
         for m in (0.0, 0.8)
     ]
     assert late[1] >= 2 * late[0]
+
+
+@pytest.mark.parametrize(
+    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 5, 1), (0.5, 0.225, 10, 1.6), (0.8, 0.3, 25, 4)]
+)
+def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, largest, arrivals):
+    policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum))
+    assert [policy.floor, policy.largest_factor, policy.usual_arrivals] == pytest.approx([floor, largest, arrivals])
+    chosen = Tempo(setting(SHARE, server_momentum=momentum, options={"floor": 0.2, "largest_factor": 3.0}))
+    assert [chosen.floor, chosen.largest_factor] == [0.2, 3.0]
+
+
+@pytest.mark.parametrize(("momentum", "most"), [(0.0, 6), (0.5, 12), (0.8, 30)])
+def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(momentum, most):
+    policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, cohort_size=6))
+    policy.novelty.heard = 1.0
+    usual = policy._number_of_arrivals()
+    policy.novelty.observe = lambda report, noise: None
+    policy.novelty.whole = 1.0
+
+    def observe(surprise, steps):
+        policy.novelty.new_part = surprise
+        plan = RoundPlan(members=[], weights=[])
+        for _ in range(steps):
+            policy.observe(report_of(plan, 0, 1.0))
+
+    observe(1.5, 100)
+    assert policy._number_of_arrivals() == most
+    raised = policy.caution
+    observe(0.3, 1)
+    assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
+    observe(0.3, 1000)
+    assert policy._number_of_arrivals() == usual
+
+
+def test_surprise_does_not_depend_on_how_fast_the_step_size_shrinks(data):
+    """Nothing is learned in steps of next to nothing: what clients tell is noise, and the same under both schedules."""
+    tau = np.linspace(0.1, 5.0, data.num_clients)
+    seen = []
+    for schedule in ("constant", "inverse"):
+        policies = []
+
+        class Kept(Tempo):
+            def __init__(self, given, kept=policies):
+                super().__init__(given)
+                kept.append(self)
+
+        simulate(
+            data, policy=Kept, compute_time=tau, upload_time=0.1, cohort_size=3, local_steps=1, step_size=1e-6,
+            schedule=schedule, max_rounds=60,
+        )  # fmt: skip
+        seen.append(policies[0].novelty.surprise)
+    assert seen[1] == pytest.approx(seen[0], rel=0.02)
 
 
 @pytest.mark.parametrize("overlap", [True, False])

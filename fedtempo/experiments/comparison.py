@@ -11,7 +11,7 @@ from fedtempo.checks import InputError, Vector
 from fedtempo.experiments.results import Run, by_policy
 
 CONFIDENCE = 0.95
-FEWEST_SEEDS = 3  # for an interval: with two, Student's t takes 13 deviations to either side
+FEWEST_VALUES = 3  # for an interval: with two, Student's t takes 13 deviations to either side
 RESAMPLES = 2000
 
 
@@ -27,6 +27,14 @@ class Target:
         parts = [] if self.loss is None else [f"loss {self.loss:g}"]
         parts += [] if self.accuracy is None else [f"accuracy {100 * self.accuracy:g} %"]
         return " and ".join(parts) or "no target"
+
+
+def interval_of_mean(values: Vector) -> tuple[float, float] | None:
+    """Return the 95 % interval of a mean, by Student's t; None for two values or one."""
+    if values.size < FEWEST_VALUES:
+        return None
+    half = float(student.ppf(0.5 + CONFIDENCE / 2, values.size - 1) * values.std(ddof=1) / values.size**0.5)
+    return float(values.mean()) - half, float(values.mean()) + half
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,11 +64,7 @@ class Times:
 
         Its lower end may lie below 0, where times cannot: few seeds far apart then bound the mean from above alone.
         """
-        if self.seconds.size < FEWEST_SEEDS or self.missed:
-            return None
-        deviations = student.ppf(0.5 + CONFIDENCE / 2, self.seconds.size - 1) / self.seconds.size**0.5
-        half = float(deviations) * self.deviation
-        return self.mean - half, self.mean + half
+        return None if self.missed else interval_of_mean(self.seconds)
 
     @property
     def missed(self) -> int:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from fedtempo.checks import InputError, check_choice, check_count
-from fedtempo.experiments.comparison import CONFIDENCE, Target
+from fedtempo.experiments.comparison import Target, interval_of_mean
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
@@ -32,7 +31,6 @@ TUNING_DRAWS, TUNING_SEEDS = 2, 1
 MOMENTA = (0.5, 0.8, 0.9)
 CHANNELS = ("static", "fading", "absences", "traces")
 REGIMES = ("plain", "momentum")
-FEWEST_DRAWS = 3  # for an interval
 PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
 
 
@@ -135,12 +133,10 @@ def _mean_of(found: Sequence[Candidate], target: Target) -> float:
 
 
 def _interval_of(found: Sequence[Candidate], target: Target) -> str:
-    """Return the 95 % interval of that mean, by Student's t over the draws."""
-    logs = np.log([one.times(target).mean for one in found])
-    if logs.size < FEWEST_DRAWS:
-        return "-"
-    half = student.ppf(0.5 + CONFIDENCE / 2, logs.size - 1) * logs.std(ddof=1) / logs.size**0.5
-    return "–".join(f"{np.exp(logs.mean() + side):,.0f}" for side in (-half, half))
+    """Return the 95 % interval of that mean over draws, where no run missed the target."""
+    times = [one.times(target) for one in found]
+    interval = None if any(one.missed for one in times) else interval_of_mean(np.log([one.mean for one in times]))
+    return "-" if interval is None else "–".join(f"{np.exp(end):,.0f}" for end in interval)
 
 
 def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidate], target: Target) -> str:

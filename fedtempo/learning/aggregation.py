@@ -14,19 +14,19 @@ class Step(NamedTuple):
     """The next model, and what led to it."""
 
     model: Parameters
-    aggregate_norm: float  # of Σ_j weight_j Δ_j, without memory or momentum
+    aggregate_norm: float  # of η Σ_j weight_j Δ_j/η_j, without memory or momentum
     direction_norm: float  # of d
     residual_norm: Vector  # of Δ_j/η - y_j, for each member
 
 
 @dataclass(eq=False)
 class Aggregator:
-    """w ← w + η v with v ← m v + d and d = Σ_j weight_j Δ_j/η; weights as in Lemma 1 make d unbiased.
+    """w ← w + η v with v ← m v + d and d = Σ_j weight_j Δ_j/η_j; weights as in Lemma 1 make d unbiased.
 
-    With a memory of each client's last direction y_i, only what is new enters: d = Σ p y + Σ_j weight_j (Δ_j/η - y_j),
-    as unbiased as without and less noisy (FedVARP). For clients that never told, the mean of the others stands in. The
-    memory holds one model for each client that was drawn. What is remembered are directions, not updates, so that old
-    ones keep in step where the step size η shrinks. η of Δ_j/η is the one of when j started.
+    η_j is the η of when j started. With a memory of each client's last direction y_i, only what is new enters,
+    d = Σ p y + Σ_j weight_j (Δ_j/η_j - y_j), as unbiased as without and less noisy (FedVARP). For clients that never
+    told, the mean of the others stands in. The memory holds one model for each client that was drawn. What is
+    remembered are directions, not updates, so that old ones keep in step where the step size η shrinks.
     """
 
     data_share: Vector
@@ -51,13 +51,14 @@ class Aggregator:
         step_size_then: Vector | None = None,
     ) -> Step:
         """Return the next model, with the η of now, and of when each member started if that differs."""
-        aggregate = weights.astype(np.float32) @ updates if len(members) else np.zeros_like(model)
+        then = np.full(len(members), step_size) if step_size_then is None else step_size_then
+        scaled = (weights * (step_size / then)).astype(np.float32)
+        aggregate = scaled @ updates if len(members) else np.zeros_like(model)
         norm = _norm(aggregate)
         if not (self.memory or self.momentum):
-            return Step(model + aggregate, norm, norm / step_size, norms(updates) / step_size)
-        then = step_size if step_size_then is None else step_size_then[:, np.newaxis]
-        residuals: Parameters = updates / np.float32(then)
-        direction: Parameters = weights.astype(np.float32) @ residuals
+            return Step(model + aggregate, norm, norm / step_size, norms(updates) / then)
+        direction = aggregate / np.float32(step_size)
+        residuals: Parameters = updates / then.astype(np.float32)[:, np.newaxis]
         if self.memory:
             direction, residuals = self._with_memory(members, residuals, weights)
         step = direction

@@ -49,7 +49,7 @@ class Novelty:
         """How much of a direction is new to the server on average: near 1, its memory is of no use."""
         return self.new_part / self.whole if self.whole else 0.0
 
-    def observe(self, report: RoundReport, noise: float, step_size: float) -> None:
+    def observe(self, report: RoundReport, noise: float) -> None:
         """Learn from those who told; ``noise`` is the expected squared norm of the sampling noise in the step."""
         came = ~report.failed
         members, squares = report.plan.members[came], report.residual_norm[came] ** 2
@@ -65,7 +65,7 @@ class Novelty:
         if weights.any():
             keep = SHARE_OF_THE_PAST ** int((~first).sum()) if self.whole else 0.0
             self.new_part = keep * self.new_part + (1 - keep) * float(weights @ squares)
-            directions = (report.update_norm[came] / step_size) ** 2
+            directions = (report.update_norm[came] / report.step_size[came]) ** 2
             self.whole = keep * self.whole + (1 - keep) * float(weights @ directions)
         total = report.direction_norm**2
         seen, past = max(total - noise, LEAST_SIGNAL * total), SHARE_OF_THE_PAST if self.signal else 0.0

@@ -138,6 +138,7 @@ class RoundReport:
     round_time: float
     compute_time: Vector  # measured τ_i
     upload_time: Vector  # measured t_i, brought to one unit of bandwidth
+    step_size: Vector  # η of the engine's schedule when each started
     largest_gradient_norm: Vector
     mean_gradient_norm: Vector
     update_norm: Vector

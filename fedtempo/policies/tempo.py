@@ -2,7 +2,7 @@
 
 The server remembers each client's last direction y_i and steps along their mean, so a client matters by its residual,
 what it would tell beyond that. Tempo draws clients by residual norm against upload time, with the q of the exact
-optimum of P3 (theory/optimum.py), solved anew for each step: a_i = p_i ‖residual‖, c_i = t_i/f_tot, and C in
+optimum of P3 (theory/optimum.py), solved anew as training goes: a_i = p_i ‖residual‖, c_i = t_i/f_tot, and C in
 proportion to the signal ‖d‖². It does not wait for a cohort: the server steps as soon as a few updates have arrived,
 while others compute and upload, so that the link is never idle and computing takes no time of its own.
 
@@ -53,7 +53,7 @@ MOST_AHEAD = 20  # of them, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # Steps take more arrivals while the memory fails, and take back as slowly as the momentum forgets.
-GREATEST_SURPRISE, CAUTION_GAIN, MOST_CAUTION = 0.6, 0.1, 8.0
+GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -87,12 +87,14 @@ class Tempo:
         self.signal_factor = check_positive("signal_factor", chosen["signal_factor"])
         self.cohort_size = setting.cohort_size
         self.forgetting = 1 - m  # by the server's momentum, a step
-        self.usual_arrivals = ARRIVALS / self.forgetting
+        self.usual_arrivals = max(1.0, ARRIVALS / self.forgetting)
+        # A cohort is enough for other policies, and with momentum as many more as for the usual step.
+        self.most_caution = max(1.0, self.cohort_size / self.forgetting / self.usual_arrivals)
         size = len(self.fleet)
         self.presence, self.times = Presence(size), ClientTimes(self.fleet)
         self.novelty = Novelty(self.fleet.data_share, grows=self.server_memory)
         self.arrivals = 1  # K of the last step
-        self.flying, self.step_size = 0, 1.0
+        self.flying = 0
         self.caution = 1.0  # times as many arrivals as usual
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
@@ -104,7 +106,6 @@ class Tempo:
         """Draw who starts now."""
         self.presence.look(context)
         self.times.look(context)
-        self.step_size = context.step_size
         tau, t = self.times.compute, self.times.upload / self.fleet.total_bandwidth
         if self.fleet.download_time is not None:
             tau = tau + self.fleet.download_time
@@ -115,10 +116,10 @@ class Tempo:
         self.flying -= len(report.plan.members)
         self.presence.observe(report)
         self.times.observe(report)
-        self.novelty.observe(report, self.expected_noise, self.step_size)
+        self.novelty.observe(report, self.expected_noise)
         surprise = self.novelty.surprise / GREATEST_SURPRISE
         gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
-        self.caution = min(max(self.caution * surprise**gain, 1.0), MOST_CAUTION)
+        self.caution = min(max(self.caution * surprise**gain, 1.0), self.most_caution)
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""
@@ -165,9 +166,8 @@ class Tempo:
         if not self.server_memory:
             return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
         unheard = max(1 - self.novelty.heard, 0.0)
-        wanted = self.caution * max(1.0, self.usual_arrivals) * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
-        most = max(self.usual_arrivals, self.cohort_size / self.forgetting)  # a cohort is enough for other policies
-        return max(1, min(math.ceil(min(wanted, most) - ROUNDING), len(self.fleet)))
+        wanted = self.caution * self.usual_arrivals * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
+        return max(1, min(math.ceil(wanted - ROUNDING), len(self.fleet)))
 
     def _solve(self, round_index: int, tau: Vector, t: Vector) -> Vector:
         """Return the q of the exact optimum for what is known now, with a floor in proportion to the data.
@@ -222,4 +222,4 @@ class Tempo:
 
 LEARNERS = ("presence", "times", "novelty")
 ARRAYS = ("cost", "sampling_prob")
-STATE = ("age", "ahead", "arrivals", "caution", "flying", "step_size", "theta", "fixed_cost", "expected_noise")
+STATE = ("age", "ahead", "arrivals", "caution", "flying", "theta", "fixed_cost", "expected_noise")

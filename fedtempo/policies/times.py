@@ -43,13 +43,13 @@ class ClientTimes:
         self.measured[clients] = True
 
     def state(self) -> dict[str, Any]:
-        """Return what was learned; where all is told, only that."""
-        return {"told": self.told} | ({} if self.told else {name: getattr(self, name).tolist() for name in TIMES})
+        """Return what was learned."""
+        return {"told": self.told} | {name: getattr(self, name).tolist() for name in TIMES}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take it up."""
         self.told = state["told"]
-        for name in () if self.told else TIMES:
+        for name in TIMES:
             setattr(self, name, np.array(state[name]))
 
 

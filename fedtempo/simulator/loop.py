@@ -154,6 +154,7 @@ class Simulation:
             round_time=done.seconds,
             compute_time=done.compute_time,
             upload_time=done.upload_time,
+            step_size=done.schedule,
             largest_gradient_norm=done.result.largest_gradient_norm,
             mean_gradient_norm=done.result.mean_gradient_norm,
             update_norm=done.result.update_norm,
