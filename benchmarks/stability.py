@@ -10,7 +10,6 @@ benchmarks/stability.md.
 """
 
 import argparse
-import itertools
 import math
 from collections import Counter
 from pathlib import Path
@@ -77,12 +76,11 @@ def federation(number: int) -> dict:
 
 def draw_data(number: int, settings: dict) -> FederatedData:
     """Draw data until each class is there."""
-    for seed in itertools.count(number, SEEDS):
+    while True:
         try:
-            return synthetic_data(**settings, seed=seed)
+            return synthetic_data(**settings, seed=number)
         except InputError:
-            continue
-    raise AssertionError
+            number += SEEDS
 
 
 def outcome(number: int, policy: str, **limit: float) -> Outcome:
@@ -135,7 +133,7 @@ def main() -> None:
     tried = 0
     with Parallel(n_jobs=given.jobs, batch_size=10) as parallel:
         while len(numbers) < given.federations:
-            batch = range(tried, tried + 200)
+            batch = range(tried, tried + min(2 * (given.federations - len(numbers)), 200))
             for number, (weighted, tempo) in zip(batch, parallel(map(delayed(compare), batch)), strict=True):
                 tried += 1
                 if tempo is not None:

@@ -18,12 +18,11 @@ import pytest
 from test_run import SMALL, command
 
 from fedtempo import Fleet, cohort_round_time, round_time_bounds
-from fedtempo.experiments import runner
 from fedtempo.experiments.comparison import Target, as_json, ratio, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
 from fedtempo.experiments.paper import SETUPS
-from fedtempo.experiments.records import RECORDS, RunFiles, read_lines
+from fedtempo.experiments.records import LOCK, RECORDS, RunFiles, read_lines
 from fedtempo.experiments.results import Run, read_run, read_runs
 from fedtempo.experiments.tables import (
     factor,
@@ -65,40 +64,37 @@ def test_finished_runs_are_found_again_by_what_they_are(config, tmp_path):
     assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in written] == before
     same = jobs_of(config, tmp_path / "runs", policy={"proposed": {"floor": 0.2}})
     assert [job.folder for job in same] == [job.folder for job in jobs], "another policy's options do not matter"
-    other = jobs_of(config, tmp_path / "runs", training={"cohort_size": 2})
-    assert not {job.folder for job in other} & {job.folder for job in jobs}
+    for setting in ({"training": {"cohort_size": 2}}, {"stop": {"max_rounds": 9}}):
+        other = jobs_of(config, tmp_path / "runs", **setting)
+        assert not {job.folder for job in other} & {job.folder for job in jobs}
     best, _ = read_experiment(config, "best")
     assert Job(best, {}, "uniform", 0, tmp_path).folder.name != jobs[0].folder.name
 
 
-def test_runs_made_by_earlier_versions_are_found(tmp_path):
-    """A new setting changes every hash unless grid.NEWER has it: then all records so far would be lost."""
-    (tmp_path / "small.toml").write_text(SMALL)
-    jobs = jobs_of(tmp_path / "small.toml", tmp_path, ["uniform", "proposed"], [0])
-    assert [job.folder.name for job in jobs] == ["uniform-seed0-9e54f16969", "proposed-seed0-9ab1e66de9"]
+def test_a_grid_on_one_process_runs_each_round_once_and_ends_at_ctrl_c(config, tmp_path, monkeypatch):
+    jobs, rounds, plain = jobs_of(config, tmp_path / "runs", ["uniform"]), [], Simulation._round
+
+    def interrupted(simulation):
+        rounds.append((simulation.seed, simulation.rounds_done))
+        if rounds[-1] == (0, 5):
+            signal.raise_signal(signal.SIGINT)
+        return plain(simulation)
+
+    monkeypatch.setattr(Simulation, "_round", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(jobs, processes=1)
+    assert rounds == [(0, number) for number in range(6)]
+    assert [has_ended(job) for job in jobs] == [True, False]
 
 
-def test_a_longer_limit_goes_on_from_the_run_with_the_shorter_one(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
-    made = {}
-    for rounds in (5, 9, 3, 14):  # the last one has three to choose from
-        (job,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0], stop={"max_rounds": rounds})
-        (fresh,) = jobs_of(config, tmp_path / f"fresh{rounds}", ["uniform"], [0], stop={"max_rounds": rounds})
-        before, plain = [], Simulation._round
+def test_ctrl_c_while_workers_start_is_heard(config, compiled, tmp_path, monkeypatch):
+    def started(parallel, calls):
+        signal.raise_signal(signal.SIGINT)
+        return (path for path in ())
 
-        def counted(simulation, before=before, plain=plain):
-            before.append(simulation.rounds_done)
-            return plain(simulation)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Simulation, "_round", counted)
-            written = job.run()
-        made[rounds] = before[0]
-        assert written.read_bytes() == fresh.run().read_bytes()
-    monkeypatch.setattr(runner, "_commit", lambda: "other code")
-    (job,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0], stop={"max_rounds": 20})
-    assert next(read_lines(job.run()))["header"]["commit"] == "other code"
-    assert made == {5: 0, 9: 4, 3: 0, 14: 8}, "all but the last round of the longest run that lies within the limit"
+    monkeypatch.setattr("joblib.Parallel.__call__", started)
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(jobs_of(config, tmp_path / "runs"), processes=2)
 
 
 def test_the_last_line_is_found_without_reading_the_rest(tmp_path):
@@ -121,10 +117,10 @@ def test_two_processes_do_not_write_one_run(tmp_path, monkeypatch):
     first.open()
     with pytest.raises(ValueError, match="one process"):
         RunFiles(tmp_path / "run", {"seed": 0}).open()
-    first.close(done=False)
+    first.close()
     second = RunFiles(tmp_path / "run", {"seed": 0})
     second.open()
-    second.close(done=False)
+    second.close()
 
 
 def test_a_run_tells_when_targets_were_reached(config, tmp_path):
@@ -509,15 +505,15 @@ def test_who_has_waited_for_the_lock_does_not_run_again(config, tmp_path):
     (job,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0])
     whole = job.run().read_bytes()
     (job.folder / RECORDS).write_bytes(whole[: len(whole) // 2].rsplit(b"\n", 1)[0] + b"\n")
-    with open(job.folder / RECORDS, "r+b") as stream:
-        assert lock(stream)
+    with open(job.folder / LOCK, "ab") as locked, open(job.folder / RECORDS, "r+b") as stream:
+        assert lock(locked)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(job.run)
             time.sleep(0.5)
             stream.write(whole)  # the other process ends its run
             stream.flush()
             changed = os.stat(job.folder / RECORDS).st_mtime_ns
-            stream.close()
+            locked.close()
             assert waiting.result(timeout=30).read_bytes() == whole
     assert os.stat(job.folder / RECORDS).st_mtime_ns == changed
 

@@ -2,15 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedtempo import Fleet, simulate
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.policies.fixed import FixedSampling, FullParticipation
-from fedtempo.policies.policy import RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.fixed import FixedSampling, Forgetful, FullParticipation
+from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.presence import LEAST_RESPONSE, Presence
+from fedtempo.policies.registry import make
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.markov import WithAbsences
 from fedtempo.theory.sampling import DrawTable, aggregation_weights, draw_cohort, uniform_sampling, weighted_sampling
@@ -64,6 +66,44 @@ def long_run(policy, rounds, *, answers=1.0, seed=0, skip=200):
         policy.observe(report(plan, failed))
     weight = weight[skip:]  # until chances are known
     return weight.mean(axis=0), weight.std(axis=0) / math.sqrt(len(weight))
+
+
+def test_those_who_answer_take_over_the_weight_of_those_who_fail_in_a_mean_alone():
+    answered = np.array([True, False, True])
+    for average, weights in ((False, [0.5, 0.2]), (True, [0.5 * 10 / 7, 0.2 * 10 / 7])):
+        plan = RoundPlan(members=[3, 1, 4], weights=[0.5, 0.3, 0.2], average=average)
+        assert plan.weights_of(answered) == pytest.approx(weights)
+        assert plan.weights_of(~answered & answered).size == 0
+
+
+@pytest.mark.parametrize(("average", "step"), [(True, 1.0), (False, 0.5)])
+def test_the_loop_averages_over_those_who_were_in_time(average, step):
+    data = synthetic_data(alpha=1.0, beta=1.0, num_clients=3, num_samples=600, seed=0)
+    settings = {
+        "compute_time": [1.0, 9.0, 1.0],
+        "upload_time": 1.0,
+        "cohort_size": 2,
+        "local_steps": 2,
+        "max_rounds": 1,
+    }
+
+    class Two(Forgetful):
+        def plan(self, context):
+            return RoundPlan(members=[0, 1], weights=0.5, average=average, deadline=4.0)
+
+    (record,) = simulate(data, policy=Two(), link="equal", **settings).records
+    assert record["failed"] == [1]
+    assert record["aggregate_norm"] == pytest.approx(step * record["update_norm"][0])
+
+
+@pytest.mark.parametrize("name", ["oort", "power-of-choice", "fedcs", "tifl"])
+def test_the_biased_rivals_average(name):
+    policy = make(name, PolicySetting(fleet=FLEET, cohort_size=2))
+    plan = policy.plan(context())
+    if isinstance(plan, Probe):
+        plan = policy.plan(replace(context(), answers=np.ones(len(plan.clients))))
+    assert plan.average
+    assert plan.weights.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("name", policies())

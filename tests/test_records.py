@@ -3,17 +3,20 @@
 import json
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from test_run import SMALL, command
 
-from fedtempo import InputError
+from fedtempo import InputError, files
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.readback import estimate_fleet
 from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
 from fedtempo.policies.registry import BUILT_IN
+from fedtempo.simulator.loop import Simulation
 from fedtempo.theory.estimation import estimate_beta_over_alpha
 
 
@@ -60,10 +63,10 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(config, tmp_path):
     (tmp_path / "out" / RECORDS).unlink()
     whole = whole_run(config, tmp_path / "whole", seed=1)
     experiment, table = read_experiment(config)
-    files = RunFiles(tmp_path / "out", runner.make_header(experiment, table, "uniform", 1))
-    assert files.open() is None
+    other = RunFiles(tmp_path / "out", runner.make_header(experiment, table, "uniform", 1))
+    assert other.open() is None
     assert not (tmp_path / "out" / CHECKPOINT).exists(), "a run that begins anew leaves no old checkpoint"
-    files.close(done=False)
+    other.close()
     (tmp_path / "out" / RECORDS).write_bytes(whole[:-200])
     (tmp_path / "out" / CHECKPOINT).write_bytes(left)
     assert whole_run(config, tmp_path / "out", seed=1) == whole
@@ -186,9 +189,86 @@ def test_a_shorter_limit_or_another_target_is_another_run(config, tmp_path):
     assert (tmp_path / "out" / RECORDS).read_bytes() == kept
 
 
-def test_a_finished_run_without_a_checkpoint_is_kept(config, tmp_path):
+class Killed(BaseException):
+    """A kill, as far as one can be made inside a process."""
+
+
+def killed_before(patch, line):
+    """Break off the opening of a run's files before it comes to its line of that number; return the lines so far."""
+    plain, lines = RunFiles.open, []
+    traced = {method.__code__ for method in (plain, RunFiles.save, files.whole_files.__wrapped__)}
+
+    def trace(frame, event, _):
+        if frame.f_code not in traced:
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == line:
+                raise Killed
+        return trace
+
+    def opened(run_files):
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return plain(run_files)
+        finally:
+            sys.settrace(before)
+
+    patch.setattr(RunFiles, "open", opened)
+    return lines
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a kill leaves files open
+@pytest.mark.parametrize("then", [8, 12])
+def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path, monkeypatch, then):
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("fedtempo.experiments.records.LOCK_PATIENCE", 0.0)
+    begun = whole_run(config, tmp_path / "begun", stop={"max_rounds": 8})
+    whole = {8: begun, 12: whole_run(config, tmp_path / "whole", stop={"max_rounds": 12})}
+    rounds, plain = [], Simulation._round
+
+    def counted(simulation):
+        rounds.append(simulation.rounds_done)
+        return plain(simulation)
+
+    for line in range(1, 1000):
+        out = tmp_path / f"killed{line}"
+        shutil.copytree(tmp_path / "begun", out)
+        with monkeypatch.context() as patch:
+            lines = killed_before(patch, line)
+            try:
+                whole_run(config, out, stop={"max_rounds": 12})
+                break
+            except Killed:
+                pass
+        rounds.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Simulation, "_round", counted)
+            assert whole_run(config, out, stop={"max_rounds": then}) == whole[then]
+        assert min(rounds, default=8) >= 7, "of eight, only the last round is made again"
+    assert line > len(lines) > 10
+
+
+def test_limits_are_compared_once_nobody_else_can_change_them(config, tmp_path, monkeypatch):
+    whole_run(config, tmp_path / "out", stop={"max_rounds": 4})
+    plain, longer = RunFiles.lock, []
+
+    def late(run_files):
+        monkeypatch.setattr(RunFiles, "lock", plain)
+        longer.append(whole_run(config, tmp_path / "out", stop={"max_rounds": 9}))  # as another process might
+        run_files.lock()
+
+    monkeypatch.setattr(RunFiles, "lock", late)
+    with pytest.raises(InputError, match="max_rounds: 9 there, 6 here"):
+        whole_run(config, tmp_path / "out", stop={"max_rounds": 6})
+    assert (tmp_path / "out" / RECORDS).read_bytes() == longer[0]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda checkpoint: checkpoint.write_bytes(b"x")])
+def test_a_finished_run_without_a_whole_checkpoint_is_kept(config, tmp_path, damage):
     kept = whole_run(config, tmp_path / "out", stop={"max_rounds": 8})
-    (tmp_path / "out" / CHECKPOINT).unlink()
+    damage(tmp_path / "out" / CHECKPOINT)
     with pytest.raises(InputError, match="max_rounds: 8 there, 9 here"):
         whole_run(config, tmp_path / "out", stop={"max_rounds": 9})
     assert (tmp_path / "out" / RECORDS).read_bytes() == kept

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from fedtempo import InputError, read_fleet
 from fedtempo.cli import main
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.experiments.records import CHECKPOINT, RECORDS, read_lines
+from fedtempo.experiments.records import CHECKPOINT, LOCK, RECORDS, read_lines
+from fedtempo.simulator.loop import DivergedError
 
 ROOT = Path(__file__).parent.parent
 
@@ -76,7 +78,7 @@ def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys
     assert header["header"]["versions"]["numpy"] == np.__version__
     assert [record["round"] for record in rounds] == list(range(6))
     assert summary["end"] == "max_rounds"
-    assert sorted(os.listdir(tmp_path / "out")) == [CHECKPOINT, RECORDS]
+    assert sorted(os.listdir(tmp_path / "out")) == [LOCK, CHECKPOINT, RECORDS]
 
 
 def test_the_folder_has_a_sensible_default(config, tmp_path, monkeypatch):
@@ -133,7 +135,7 @@ def test_a_run_killed_at_random_ends_with_the_same_bytes(config, tmp_path, polic
             break
     assert kills >= 2
     assert (tmp_path / "killed" / RECORDS).read_bytes() == whole
-    assert set(os.listdir(tmp_path / "killed")) <= {RECORDS, CHECKPOINT}
+    assert set(os.listdir(tmp_path / "killed")) <= {RECORDS, CHECKPOINT, LOCK}
 
 
 KILLABLE = """
@@ -203,21 +205,29 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_goes_on_from_the_last_checkpo
     assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
 
 
-def test_ctrl_c_in_the_last_round_lets_the_run_end(config, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("training", "end"), [({}, "max_rounds"), ({"step_size": 1e6}, "diverged")])
+def test_ctrl_c_in_the_last_round_lets_the_run_end(config, tmp_path, monkeypatch, training, end):
     from fedtempo.learning.softmax import SoftmaxTrainer
 
-    experiment, table = read_experiment(config)
-    plain, calls = SoftmaxTrainer.train, []
+    experiment, table = read_experiment(config, over={"training": training})
+    settings = {"policy": "uniform", "seed": 0}
+    plain, calls, stops = SoftmaxTrainer.train, [], set()
 
     def interrupted(*arguments):
         calls.append(1)
-        if len(calls) == experiment.stop.max_rounds:
+        if len(calls) in stops:
             signal.raise_signal(signal.SIGINT)
         return plain(*arguments)
 
     monkeypatch.setattr(SoftmaxTrainer, "train", interrupted)
-    summary = runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "out")
-    assert (summary["end"], summary["rounds"]) == ("max_rounds", 6)
+    with suppress(DivergedError):
+        runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+    stops.add(2 * len(calls))
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(experiment, table, **settings, folder=tmp_path / "out")
+    assert (tmp_path / "out" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+    *_, summary = read_lines(tmp_path / "out" / RECORDS)
+    assert summary["end"] == end
 
 
 def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):

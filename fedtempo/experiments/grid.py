@@ -5,21 +5,20 @@ import json
 import os
 import signal
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
-from fedtempo.files import whole_file
+from fedtempo.experiments.records import RECORDS, read_lines
 from fedtempo.simulator.loop import DivergedError, Simulation
 
 HASH_LENGTH = 10
-# Settings that older records lack: left out of the hash at the values that those were made with, to find them again.
-NEWER = {"channel": {"told": True}}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,10 +46,6 @@ class Job:
             "name": None,
             "preset": None,
         }
-        for table, values in NEWER.items():
-            settings[table] = {
-                name: value for name, value in settings[table].items() if (name, value) not in values.items()
-            }
         key = json.dumps([settings, self.policy, self.seed], sort_keys=True, default=str)
         digest = hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]
         return self.root / f"{self.policy}-seed{self.seed}-{digest}"
@@ -61,29 +56,12 @@ class Job:
         started_by = os.getppid() if os.getpid() != self.made_by else None
 
         def check(simulation: Simulation, record: dict[str, Any]) -> None:
-            if started_by not in (
-                None,
-                os.getppid(),
-            ):  # whoever waits for this run is dead: a new grid may go on with it
-                raise SystemExit
+            if started_by not in (None, os.getppid()):
+                raise SystemExit  # whoever waits for this run is dead: a new grid may go on with it
 
-        if not (self.folder / RECORDS).exists():
-            self._begin_with(runner.make_header(self.experiment, table, self.policy, self.seed))
         with suppress(DivergedError):  # the records say so
             runner.run(self.experiment, table, policy=self.policy, seed=self.seed, folder=self.folder, progress=check)
         return self.folder / RECORDS
-
-    def _begin_with(self, header: dict[str, Any]) -> None:
-        """Copy the longest run that differs in its limits alone and lies within these, to go on from its checkpoint."""
-        others = [path.parent for path in self.root.glob(f"{self.policy}-seed{self.seed}-*/{CHECKPOINT}")]
-        for other in sorted(others, key=lambda folder: (folder / RECORDS).stat().st_size, reverse=True):
-            with suppress(InputError, RunNotice), warnings.catch_warnings(action="error", category=RunNotice):
-                RunFiles(other, header)  # refuses any other run, and here one by other code
-                self.folder.mkdir(parents=True, exist_ok=True)
-                for name in (CHECKPOINT, RECORDS):
-                    with whole_file(self.folder / name, "wb") as stream:
-                        stream.write((other / name).read_bytes())
-                return
 
 
 def has_ended(job: Job) -> bool:
@@ -121,19 +99,22 @@ def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list
 
     Interrupted or killed, it goes on where it was when it is called again.
     """
-    from joblib import Parallel, delayed, parallel_config
+    from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
     unfinished = [job for job in jobs if not has_ended(job)]
     for job in jobs:
         _check_data(job)
     if ray is None:
-        for job in unfinished[:1]:
-            _compile(job)
+        if unfinished and effective_n_jobs(processes) > 1:
+            _compile(unfinished[0])
         parallel = Parallel(n_jobs=processes, return_as="generator_unordered")
-        with runner.ctrl_c(signal.SIG_IGN):  # workers inherit it: Ctrl-C is for this process, which ends them
-            ended = parallel(delayed(Job.run)(job) for job in unfinished)
-        with warnings.catch_warnings():  # after a run, a worker that has come to hold much data makes way for a new one
+        with warnings.catch_warnings(), ExitStack() as at_the_end:
+            # After a run, a worker that has come to hold much data makes way for a new one.
             warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
+            warnings.filterwarnings("ignore", ".* tasks .* have been cancelled", UserWarning)  # by Ctrl-C
+            with _ctrl_c_held_back():
+                ended = parallel(delayed(Job.run)(job) for job in unfinished)
+                at_the_end.callback(ended.close)
             for _ in ended:
                 pass
         return [job.folder / RECORDS for job in jobs]
@@ -149,8 +130,32 @@ def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list
 
 def _compile(job: Job) -> None:
     """Run one round here: the kernels are then compiled once, and found by all workers."""
-    with suppress(DivergedError):
+    with runner.one_thread(job.experiment), suppress(DivergedError):
         next(runner.make_simulation(job.experiment, job.policy, job.seed).rounds())
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Hear Ctrl-C at the end of the block; workers that it starts never hear it, since this process ends them."""
+    pressed: list[int] = []
+    with runner.ctrl_c(lambda signum, frame: pressed.append(signum)), _not_heard_by_workers():
+        yield
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _not_heard_by_workers() -> Iterator[None]:
+    """Block Ctrl-C for this thread: processes inherit it, also those that its threads start later for others."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # workers need it, and it lets Ctrl-C through when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _run_there(job: Job) -> bytes:

@@ -1,6 +1,5 @@
 """Records of a run: JSON lines, written as they come, and a checkpoint from which a killed run resumes to the byte."""
 
-import hashlib
 import json
 import math
 import os
@@ -19,7 +18,7 @@ from fedtempo.checks import InputError
 from fedtempo.files import lock, whole_file
 from fedtempo.simulator.loop import DivergedError
 
-RECORDS, CHECKPOINT = "records.jsonl", "checkpoint.npz"
+RECORDS, CHECKPOINT, LOCK = "records.jsonl", "checkpoint.npz", ".lock"
 ORIGIN = ("preset", "versions", "commit")  # of a header: with what a run was made, not what was asked for
 LIMITS = ("max_rounds", "max_time")  # of [stop], and the ends of runs that may go on to later ones
 HEADER_NAMES = ("experiment", "policy", "seed", "config", "data_checksum", "samples")
@@ -40,8 +39,9 @@ class RunFiles:
     """The folder of one run: a header line, a line for each round, a last line with the summary.
 
     Lines hold nothing that differs between equal runs, so that equal runs have equal bytes. A checkpoint remembers how
-    many bytes had been written; what a run wrote after it is cut off and written again if the run goes on, because it
-    was killed, or had ended at a limit and is now asked for with a later one.
+    many bytes of rounds had been written; what a run wrote after it is cut off and written again if the run goes on,
+    because it was killed, or had ended at a limit and is now asked for with a later one. A new header takes its place
+    together with the rounds that are kept, and the checkpoint fits both headers, so that a kill costs nothing.
     """
 
     def __init__(self, folder: Path | str, header: dict[str, Any]) -> None:
@@ -49,13 +49,14 @@ class RunFiles:
 
         A run begun with another version or commit keeps its header and goes on, with a ``RunNotice``.
         """
-        self.folder, self.limits, self.header = Path(folder), _limits(header), _line({"header": header})
+        self.folder, self.header = Path(folder), json.loads(_line(header))
         self.records, self.checkpoint = self.folder / RECORDS, self.folder / CHECKPOINT
         self.stream: IO[bytes] | None = None
+        self.locked: IO[bytes] | None = None
+        self.done = False  # and cannot go on to a later limit
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} must be a folder, got a file; choose another folder with -o")
-        if self.records.exists():
-            self._take_up(header)
+        self._take_up()
 
     def finished(self) -> dict[str, Any] | None:
         """Return the summary if the run has ended, None if it may go on; if it diverged, raise what was raised then."""
@@ -66,50 +67,47 @@ class RunFiles:
         end = last.get("end")
         if end == "diverged":
             raise DivergedError(last.get("error", f"training diverged, as the records in {self.folder} say"))
-        if end in LIMITS and _limits(first["header"]) != self.limits:
+        if end in LIMITS and _limits(first["header"]) != _limits(self.header):
             return None
         return last if end is not None else None
 
     def lock(self) -> None:
-        """Keep other processes from writing this run until ``close``."""
+        """Keep other processes from writing this run until ``close``; wait a little for one that may be about to end.
+
+        Which run the folder holds is asked again: that process may have written another.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.stream = self._opened()
+        self.locked = open(self.folder / LOCK, "ab")  # noqa: SIM115
+        waited = 0.0
+        try:
+            while not lock(self.locked):
+                if waited >= LOCK_PATIENCE:
+                    raise InputError(f"{self.folder} must be written by one process, got another that is writing it")
+                time.sleep(LOCK_POLL)
+                waited += LOCK_POLL
+            self._take_up()
+        except BaseException:
+            self.close()
+            raise
 
     def open(self) -> tuple[dict[str, Any], Arrays] | None:
         """Open for writing; return the state to go on from if the run was begun before."""
-        if self.stream is None:
+        if self.locked is None:
             self.lock()
-        assert self.stream is not None
         for left_by_a_kill in self.folder.glob(".fedtempo-*.part"):
             left_by_a_kill.unlink()
-        begun = self.stream.readline()
-        state = self._load(begun)
-        if state is not None and begun == self.header:
-            self.stream.seek(state[0]["bytes"])
-            self.stream.truncate()
-            return state
-        rounds = b"" if state is None else self.stream.read(state[0]["bytes"] - len(begun))
-        self.stream.seek(0)
-        self.stream.truncate()
-        self.stream.write(self.header + rounds)
-        self.stream.flush()
+        begun, header, state = self._begun(), self._header_line(), self._load()
+        kept = 0 if state is None else state[0]["bytes"]
         if state is None:
             self.checkpoint.unlink(missing_ok=True)  # another run's, or a damaged one
-        else:
-            self.save(*state)
+        if state is None or begun != header:
+            rounds = self.records.read_bytes()[len(begun) :][:kept] if kept else b""
+            with whole_file(self.records, "wb") as stream:
+                stream.write(header + rounds)
+        self.stream = open(self.records, "r+b")  # noqa: SIM115
+        self.stream.seek(len(header) + kept)
+        self.stream.truncate()
         return state
-
-    def _opened(self) -> IO[bytes]:
-        """Open the records for this process alone; wait a little for one that may be about to end."""
-        stream = open(os.open(self.records, os.O_RDWR | os.O_CREAT, 0o666), "r+b")  # noqa: SIM115
-        waited = 0.0
-        while not lock(stream):
-            if waited >= LOCK_PATIENCE:
-                stream.close()
-                raise InputError(f"{self.folder} must be written by one process, got another that is writing it")
-            time.sleep(LOCK_POLL)
-            waited += LOCK_POLL
-        return stream
 
     def write(self, record: dict[str, Any]) -> None:
         """Append a line; it has left the process when this returns."""
@@ -117,39 +115,56 @@ class RunFiles:
             raise ValueError("open the files before writing records")
         self.stream.write(_line(record))
         self.stream.flush()
+        self.done = record.get("end") not in (None, *LIMITS)
 
     def save(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Write the checkpoint, whole or not at all, after the records that it counts on."""
         if self.stream is None:
             raise ValueError("open the files before saving a checkpoint")
         os.fsync(self.stream.fileno())
-        values = values | {"bytes": self.stream.tell(), "header": _hash(self.header)}
+        values = values | {
+            "bytes": self.stream.tell() - len(self._header_line()),
+            "header": _but_for_limits(self.header),
+        }
         packed = np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
         with whole_file(self.checkpoint, "wb") as stream:
             np.savez(stream, values=packed, **arrays)  # type: ignore[arg-type]
 
-    def close(self, *, done: bool) -> None:
-        """Close the records; a run that is done, and cannot go on to a later limit, needs no checkpoint."""
+    def close(self) -> None:
+        """Close the records and let others write them; a run that is done needs no checkpoint."""
         if self.stream is not None:
             self.stream.close()
             self.stream = None
-        if done:
-            self.checkpoint.unlink(missing_ok=True)
+            if self.done:
+                self.checkpoint.unlink(missing_ok=True)
+        if self.locked is not None:
+            self.locked.close()
+            self.locked = None
 
-    def _take_up(self, here: dict[str, Any]) -> None:
-        """Keep the header of a run that was begun by other code, but for its limits; refuse another run's."""
+    def _header_line(self) -> bytes:
+        return _line({"header": self.header})
+
+    def _begun(self) -> bytes:
+        """Return the header that is there, b"" if none is, or half of one."""
+        if not self.records.exists():
+            return b""
         with open(self.records, "rb") as stream:
-            begun = stream.readline()
-        if not begun.endswith(b"\n") or begun == self.header:
+            line = stream.readline()
+        return line if line.endswith(b"\n") else b""
+
+    def _take_up(self) -> None:
+        """Keep the header of a run that was begun by other code, but for its limits; refuse another run's."""
+        begun = self._begun()
+        if begun in (b"", self._header_line()):
             return
-        there = next(read_lines(self.records)).get("header", {})
+        there, here = next(read_lines(self.records)).get("header", {}), self.header
         differing = _differences(there, here, (name for name in {**there, **here} if name not in ORIGIN))
         if differing and not (_but_for_limits(there) == _but_for_limits(here) and self._may_go_on()):
             raise InputError(
                 f"{self.folder} must be a new folder or hold the same run, got another run's records "
                 f"({differing}); choose another folder with -o, or delete this one"
             )
-        self.header = _line({"header": there | {"config": here["config"]}})
+        self.header = there | {"config": here["config"]}
         if differing := _differences(there, here, ORIGIN):
             warnings.warn(
                 f"{self.folder} was begun by other code and keeps its header ({differing}); "
@@ -162,19 +177,20 @@ class RunFiles:
         """Return whether the limits end the run with its last round so far or later, and going on loses no round."""
         lines = list(read_lines(self.records))
         times = [line["round_time"] for line in lines if line.get("phase") == "train"]
-        max_rounds, max_time = (math.inf if limit is None else limit for limit in self.limits)
-        lost = lines[-1].get("end") in LIMITS and not self.checkpoint.exists()
+        max_rounds, max_time = (math.inf if limit is None else limit for limit in _limits(self.header))
+        lost = lines[-1].get("end") in LIMITS and self._load() is None
         return not lost and len(times) <= max_rounds and sum(times[:-1]) < max_time
 
-    def _load(self, begun: bytes) -> tuple[dict[str, Any], Arrays] | None:
-        """Return what the checkpoint holds, None if there is none, or a damaged one, or one under another header."""
+    def _load(self) -> tuple[dict[str, Any], Arrays] | None:
+        """Return what the checkpoint holds, None if there is none, or a damaged one, or another run's."""
         try:
             with open(self.checkpoint, "rb") as stream, np.load(stream) as saved:
                 arrays = {name: saved[name] for name in saved.files}
             values = json.loads(arrays.pop("values").tobytes())
+            rounds = self.records.stat().st_size - len(self._begun())
+            usable = values["header"] == _but_for_limits(self.header) and values["bytes"] <= rounds
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
-        usable = values.get("header") == _hash(begun) and values["bytes"] <= self.records.stat().st_size
         return (values, arrays) if usable else None
 
 
@@ -229,10 +245,6 @@ def _but_for_limits(header: dict[str, Any]) -> dict[str, Any]:
     stop = {name: value for name, value in config.get("stop", {}).items() if name not in LIMITS}
     kept = {name: value for name, value in header.items() if name not in ORIGIN}
     return kept | {"config": config | {"stop": stop}}
-
-
-def _hash(header: bytes) -> str:
-    return hashlib.sha256(header).hexdigest()
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any], names: Iterable[str]) -> str:

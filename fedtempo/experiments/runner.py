@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, for_policy
-from fedtempo.experiments.records import LIMITS, RunFiles
+from fedtempo.experiments.records import RunFiles
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
@@ -159,30 +159,36 @@ def run(
     folder: Path,
     progress: Progress = lambda simulation, record: None,
 ) -> dict[str, Any]:
-    """Run one policy under one seed into a folder, or go on where an earlier call was stopped; return the summary.
-
-    One thread does all products: sums then have one order, so bytes do not depend on how many runs share the machine.
-    """
-    load_trainer(experiment.model, experiment.data)  # loads libraries, before their threads can be limited
-    with threadpool_limits(limits=1):
+    """Run one policy under one seed into a folder, or go on where an earlier call was stopped; return the summary."""
+    with one_thread(experiment):
         simulation = make_simulation(experiment, policy, seed)
         files = RunFiles(folder, make_header(experiment, table, policy, seed))
         if (summary := files.finished()) is not None:
             return summary
         files.lock()
-        if (summary := files.finished()) is not None:  # by another process, for which this one has waited
-            files.close(done=False)
-            return summary
-        state = files.open()
-        if state is not None:
-            simulation.restore(*state)
-        elif simulation.resumable:
-            files.save(*simulation.state())
-        return _run(simulation, files, progress)
+        try:
+            if (summary := files.finished()) is not None:  # by another process, for which this one has waited
+                return summary
+            state = files.open()
+            if state is not None:
+                simulation.restore(*state)
+            elif simulation.resumable:
+                files.save(*simulation.state())
+            return _run(simulation, files, progress)
+        finally:
+            files.close()
+
+
+@contextmanager
+def one_thread(experiment: Experiment) -> Iterator[None]:
+    """Let one thread do all products: sums then have one order, however many runs share the machine."""
+    load_trainer(experiment.model, experiment.data)  # loads libraries, before their threads can be limited
+    with threadpool_limits(limits=1):
+        yield
 
 
 def _run(simulation: Simulation, files: RunFiles, progress: Progress) -> dict[str, Any]:
-    saved, done, record = time.monotonic(), False, {}
+    saved, record = time.monotonic(), {}
     try:
         with _stop_between_rounds() as stopped:
             for record in simulation.rounds():
@@ -195,14 +201,13 @@ def _run(simulation: Simulation, files: RunFiles, progress: Progress) -> dict[st
                     saved = time.monotonic()
                 if stopped:
                     raise KeyboardInterrupt
-        done = simulation.ended not in LIMITS
     except DivergedError as error:
         simulation.ended = "diverged"
         files.write(simulation.summary() | {"error": str(error)})
-        done = True
-        raise
-    finally:
-        files.close(done=done)
+        if not stopped:
+            raise
+    if stopped:  # in the last round: this run has ended, but there may be others to come
+        raise KeyboardInterrupt
     return record
 
 

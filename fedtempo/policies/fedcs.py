@@ -69,7 +69,9 @@ class FedCS(Forgetful):
         schedule = select_greedily(download[asked], compute[asked], upload[asked], self.deadline)
         members = np.sort(asked[schedule.places])
         share = self.fleet.data_share[members]
-        return RoundPlan(members=members, weights=share / share.sum(), note={"planned_time": schedule.seconds})
+        return RoundPlan(
+            members=members, weights=share / share.sum(), average=True, note={"planned_time": schedule.seconds}
+        )
 
 
 class Schedule(NamedTuple):

@@ -93,8 +93,8 @@ class AuthorsUniform(Forgetful):
         there = context.there(len(self.fleet))
         members = np.sort(context.rng.choice(there, min(self.cohort_size, len(there)), replace=False))
         scale = self.fleet.data_share[members] * len(self.fleet)
-        weights = np.full(len(members), 1 / len(members))
-        return RoundPlan(members=members, weights=weights, step_size=context.step_size * scale)
+        weights = np.full(len(members), 1 / max(len(members), 1))
+        return RoundPlan(members=members, weights=weights, average=True, step_size=context.step_size * scale)
 
 
 Sampler = Callable[[Fleet], Vector]  # a user's own sampler: one function from fleet to q

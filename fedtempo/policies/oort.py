@@ -99,6 +99,7 @@ class Oort:
         return RoundPlan(
             members=members,
             weights=share / share.sum(),
+            average=True,
             note={"explored": explore, "preferred_duration": self.preferred_duration},
         )
 

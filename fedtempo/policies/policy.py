@@ -75,6 +75,7 @@ class RoundPlan:
     bandwidth: Vector | None = None  # f_i; None: the engine's link decides
     local_steps: int | Integers | None = None  # None: the engine's E
     step_size: float | Vector | None = None  # None: the engine's schedule
+    average: bool = False  # whether those who answer take over the weight of those who fail
     deadline: float | None = None  # seconds after which the round ends without those who are late
     evaluate: bool = False  # the policy needs the loss after this round
     phase: str = "train"  # "train", or the name of a pilot, whose time is reported apart
@@ -92,6 +93,11 @@ class RoundPlan:
                 object.__setattr__(self, name, values)
         if self.deadline is not None:
             check_positive("deadline", self.deadline)
+
+    def weights_of(self, answered: npt.NDArray[np.bool_]) -> Vector:
+        """Return the weights of those who answered."""
+        weights = self.weights[answered]
+        return weights * (self.weights.sum() / weights.sum()) if self.average and weights.size else weights
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

@@ -50,4 +50,6 @@ class PowerOfChoice(Forgetful):
         return Probe(clients=self.asked, ask="loss")
 
     def _train(self, clients: Integers) -> RoundPlan:
-        return RoundPlan(members=np.sort(clients), weights=np.full(clients.size, 1 / max(clients.size, 1)))
+        return RoundPlan(
+            members=np.sort(clients), weights=np.full(clients.size, 1 / max(clients.size, 1)), average=True
+        )

@@ -68,7 +68,7 @@ class TiFL:
         ready = there[self.tier[there] == self.current]
         members = np.sort(context.rng.choice(ready, min(self.cohort_size, ready.size), replace=False))
         share = self.fleet.data_share[members]
-        return RoundPlan(members=members, weights=share / share.sum(), note={"tier": self.current})
+        return RoundPlan(members=members, weights=share / share.sum(), average=True, note={"tier": self.current})
 
     def observe(self, report: RoundReport) -> None:
         """Learn latencies and losses of those who answered."""

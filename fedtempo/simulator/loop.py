@@ -140,7 +140,7 @@ class Simulation:
             self.model,
             plan.members[~failed],
             done.result.update[~failed],
-            plan.weights[~failed],
+            plan.weights_of(~failed),
             self.training.step_size_of(self.round_index),
             done.schedule[~failed],
         )
