@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-POLICIES = ("uniform", "weighted", "statistical", "proposed")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaperSetup:

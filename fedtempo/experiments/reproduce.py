@@ -12,7 +12,7 @@ from fedtempo.experiments.comparison import Target, times_to
 from fedtempo.experiments.config import Experiment, for_policy, read_experiment
 from fedtempo.experiments.figures import draw_comparison
 from fedtempo.experiments.grid import Job
-from fedtempo.experiments.paper import IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, POLICIES, SETUPS
+from fedtempo.experiments.paper import IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, SETUPS
 from fedtempo.experiments.results import Run, read_run
 from fedtempo.experiments.runner import make_simulation
 from fedtempo.experiments.tables import (
@@ -91,12 +91,12 @@ def _setup(name: str, given: Reproduction) -> list[Path]:
     """
     paper, known = SETUPS[name], {}
     experiment, _ = given.read(name)
-    runs = given.run(given.jobs(name, POLICIES))
+    runs = given.run(given.jobs(name, ["uniform", "weighted"]))
     size = experiment.training.cohort_size
     if given.preset == "paper":
         found = estimate(runs, paper.losses, size)
         known = {"policy": {"proposed-oracle": {"beta_over_alpha": found.value or 0.0}}}
-    runs += given.run(given.jobs(name, ["proposed-oracle"], known))
+    runs += given.run(given.jobs(name, ["statistical", "proposed", "proposed-oracle"], known))
     target, accuracy = Target(loss=paper.target_loss), Target(accuracy=paper.target_accuracy)
     second = Target(loss=paper.second_loss)
     file = name if given.preset == "paper" else f"{name}-{given.preset}"
