@@ -18,6 +18,7 @@ import pytest
 from test_run import SMALL, command
 
 from fedtempo import Fleet, cohort_round_time, round_time_bounds
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparison import Target, as_json, ratio, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
@@ -35,8 +36,7 @@ from fedtempo.experiments.tables import (
 )
 from fedtempo.experiments.tuning import Candidate, at_the_edge
 from fedtempo.files import lock
-from fedtempo.simulator.loop import Simulation
-from fedtempo.simulator.settings import TrainingSettings
+from fedtempo.simulator.simulation import Simulation
 
 ORACLE = "[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
 

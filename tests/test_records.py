@@ -16,7 +16,7 @@ from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.readback import estimate_fleet
 from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
 from fedtempo.policies.registry import BUILT_IN
-from fedtempo.simulator.loop import Simulation
+from fedtempo.simulator.simulation import Simulation
 from fedtempo.theory.estimation import estimate_beta_over_alpha
 
 

@@ -14,6 +14,7 @@ import pytest
 from test_run import SMALL
 
 from fedtempo import InputError
+from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments import runner
 from fedtempo.experiments.comparison import Target, times_to
 from fedtempo.experiments.config import read_experiment
@@ -22,7 +23,6 @@ from fedtempo.experiments.records import RECORDS
 from fedtempo.experiments.report import as_toml, write_report
 from fedtempo.experiments.report_data import choose_target, headline, plot_data, seconds, sections
 from fedtempo.experiments.results import read_runs
-from fedtempo.simulator.loop import DivergedError
 
 pytest.importorskip("plotly")
 

@@ -17,10 +17,10 @@ import pytest
 
 from fedtempo import InputError, read_fleet
 from fedtempo.cli import main
+from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.records import CHECKPOINT, LOCK, RECORDS, read_lines
-from fedtempo.simulator.loop import DivergedError
 
 ROOT = Path(__file__).parent.parent
 
@@ -539,7 +539,7 @@ def test_over_traces_the_nominal_upload_takes_the_mean_rate_of_the_clients_own(c
     simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
     nominal = simulation.fleet.upload_time
     assert set(nominal) == {610 * 32 / (1e6 * rate) for rate in rates.values()}
-    np.testing.assert_allclose(simulation.channel.at(0, 1.0).upload_time, nominal)
+    np.testing.assert_allclose(simulation.clients.channel.at(0, 1.0).upload_time, nominal)
 
 
 @pytest.mark.parametrize(

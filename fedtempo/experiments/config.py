@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedtempo.checks import InputError, check_seed
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.toml import as_table, from_table, merged, nearest
 from fedtempo.policies.registry import available_policies
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 from fedtempo.simulator.times import TimesSpec
 
 DEFAULT_PRESET = "paper"

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from fedtempo.checks import InputError, MissingDependencyError
+from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import Experiment, for_policy
 from fedtempo.experiments.records import RECORDS, read_lines
-from fedtempo.simulator.loop import DivergedError, Simulation
+from fedtempo.simulator.simulation import Simulation
 
 HASH_LENGTH = 10
 

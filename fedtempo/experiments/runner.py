@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
+from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, for_policy
 from fedtempo.experiments.records import RunFiles
 from fedtempo.fleet import Fleet
@@ -23,8 +24,8 @@ from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
 from fedtempo.simulator.api import assemble, make_trainer
 from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, Untold
-from fedtempo.simulator.loop import DivergedError, Simulation
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
+from fedtempo.simulator.simulation import Simulation
 from fedtempo.simulator.times import benchmark_times, draw_times
 from fedtempo.simulator.traces import RateTrace, read_mahimahi, read_rate_csv, upload_seconds
 
