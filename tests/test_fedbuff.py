@@ -11,10 +11,10 @@ from test_run import SMALL
 from fedtempo import Fleet, InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.records import RECORDS
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.records import RECORDS
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.fedbuff import FedBuff
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, Probe, Restart, RoundContext, RoundPlan
@@ -299,7 +299,7 @@ class StoppedError(Exception):
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
     (tmp_path / "small.toml").write_text(SMALL + "[policy.fedbuff]\nconcurrency = 7\n")
     experiment, table = read_experiment(tmp_path / "small.toml")
 

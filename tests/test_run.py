@@ -18,9 +18,9 @@ import pytest
 from fedtempo import InputError, read_fleet
 from fedtempo.cli import main
 from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.records import CHECKPOINT, LOCK, RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.experiments.records import CHECKPOINT, LOCK, RECORDS, read_lines
 
 ROOT = Path(__file__).parent.parent
 
@@ -142,9 +142,10 @@ KILLABLE = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from fedtempo.engine import run
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-runner.CHECKPOINT_SECONDS = 0.02
+run.CHECKPOINT_SECONDS = 0.02
 experiment, table = read_experiment(sys.argv[1])
 runner.run(experiment, table, policy=sys.argv[2], seed=0, folder=Path(sys.argv[3]))
 """
@@ -246,7 +247,7 @@ def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):
             pass
 
     monkeypatch.setitem(BUILT_IN, "counting", Entry("counts", Counting))
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
     experiment, table = read_experiment(config)
     settings = {"policy": "counting", "seed": 0}
     runner.run(experiment, table, **settings, folder=tmp_path / "whole")

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedtempo.engine.records import RECORDS
 from fedtempo.engine.settings import StopSettings
 from fedtempo.experiments.config import Experiment, for_policy
 from fedtempo.experiments.grid import Job, has_ended, last_line
-from fedtempo.experiments.records import RECORDS
 from fedtempo.policies.proposed import PilotSettings
 from fedtempo.simulator.simulation import Simulation
 

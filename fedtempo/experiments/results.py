@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.experiments.records import find_runs, read_records
+from fedtempo.engine.records import find_runs, read_records
 from fedtempo.simulator.clock import time_round
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
