@@ -65,7 +65,7 @@ class Clients(Protocol):
     def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
         """Let some clients start, and wait for the first updates of all that are in flight."""
 
-    def start_again(self) -> None:
+    def start_again(self) -> Conditions:
         """Forget who is in flight: training starts again from w₀, within the same round."""
 
     def evaluate(self, model: Parameters) -> Evaluation:

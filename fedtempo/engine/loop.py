@@ -182,7 +182,7 @@ class Loop:
             if isinstance(plan, Restart):
                 self.model, self.round_index, self.last = self.initial.copy(), 0, None
                 self.aggregator.reset()
-                self.clients.start_again()
+                now = self.clients.start_again()
                 answers, probes, rng = None, [], stream(self.seed, "policy", 0)
             elif isinstance(plan, Probe):
                 self._check_clients("clients", plan.clients)

@@ -49,11 +49,7 @@ class SimulatedClients:
     def look(self, start: Start) -> Conditions:
         """Return what the channel tells."""
         self.now, self.asked = self.channel.at(start.rounds_done, start.time), Asked()
-        return Conditions(
-            available=self._idle(),
-            compute_time=self.now.compute_time if self.now.told else None,
-            upload_time=self.now.upload_time if self.now.told else None,
-        )
+        return self._conditions()
 
     def ask(self, probe: Probe, start: Start) -> Vector:
         """Return the answers, and note what they took."""
@@ -109,10 +105,11 @@ class SimulatedClients:
         sizes = landed.step_size
         return Outcome(arrived, landed.result, sizes, sizes, *times, failed, end - start.time)
 
-    def start_again(self) -> None:
+    def start_again(self) -> Conditions:
         """Forget who is in flight and what probes left; the time that they took stays."""
         self.flight = Flight.of_nobody(self.trainer.num_parameters)
         self.asked = Asked(seconds=self.asked.seconds)
+        return self._conditions()
 
     def evaluate(self, model: Parameters) -> Evaluation:
         """Return how good a model is."""
@@ -125,6 +122,13 @@ class SimulatedClients:
     def restore(self, arrays: Arrays) -> None:
         """Take it up."""
         self.flight = Flight(**arrays) if arrays else Flight.of_nobody(self.trainer.num_parameters)  # type: ignore[arg-type]
+
+    def _conditions(self) -> Conditions:
+        return Conditions(
+            available=self._idle(),
+            compute_time=self.now.compute_time if self.now.told else None,
+            upload_time=self.now.upload_time if self.now.told else None,
+        )
 
     def _idle(self) -> npt.NDArray[np.bool_] | None:
         """Return who is there and not in flight."""
