@@ -14,6 +14,7 @@ from fedtempo.cli.runs import compare, run
 from fedtempo.cli.start import fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
 from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, fail
+from fedtempo.cli.testbed import run_on_testbed
 
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -40,6 +41,7 @@ for command in (
     plan, run, compare, reproduce, tune, leaderboard, report, policies, init, estimate, export, fetch,
 ):  # fmt: skip
     app.command()(command)
+app.command("testbed")(run_on_testbed)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -68,8 +68,11 @@ class Clients(Protocol):
     def start_again(self) -> Conditions:
         """Forget who is in flight: training starts again from w₀, within the same round."""
 
-    def evaluate(self, model: Parameters) -> Evaluation:
-        """Return the loss over all training data and the accuracy on the test data; this takes no time."""
+    def evaluate(self, model: Parameters) -> Evaluation | None:
+        """Return the loss over all training data and the accuracy on the test data, None if nobody can tell.
+
+        This takes no time.
+        """
 
     def state(self) -> Arrays:
         """Return all that a resumed run needs, as arrays."""

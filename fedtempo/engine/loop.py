@@ -59,7 +59,8 @@ class Loop:
         self.aggregator = Aggregator(fleet.data_share, momentum=training.server_momentum, memory=memory)
         self.initial = initial
         self.model = self.initial.copy()
-        self.initial_loss = clients.evaluate(self.initial).loss
+        first = clients.evaluate(self.initial)
+        self.initial_loss = math.inf if first is None else first.loss
         self.rounds_done = 0  # over all phases
         self.round_index = 0  # r, since the last start from w₀
         self.time = 0.0
@@ -244,7 +245,7 @@ class Loop:
         if not (due or plan.evaluate or self._limit_reached() is not None):
             return None
         self.last = self.clients.evaluate(self.model)
-        if plan.phase == "train":
+        if plan.phase == "train" and self.last is not None:
             spent, stop = self.time - self.pilot_time, self.stop
             if stop.target_loss is not None and self.reached["loss"] is None and self.last.loss <= stop.target_loss:
                 self.reached["loss"] = spent

@@ -1,20 +1,20 @@
-"""Simulated clients: they train on this machine, and a channel and a link say how long they would have taken."""
+"""Simulated clients: workers train, and a channel and a link say how long it would have taken."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
+from fedtempo.engine.clock import time_round
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters, Trainer
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.simulator.channel import Channel, ChannelState
-from fedtempo.simulator.clock import time_round
 from fedtempo.simulator.flight import Flight
 
 
@@ -28,16 +28,57 @@ class Asked:
     result: LocalResult | None = None  # of those who computed
 
 
+class Workers(Protocol):
+    """Whatever does the computing of simulated clients: this process, or nodes of another engine."""
+
+    num_parameters: int
+
+    def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
+        """Run the local steps of some clients."""
+
+    def losses(self, clients: Integers, start: Start) -> Vector:
+        """Return F_i of the model for some clients."""
+
+    def evaluate(self, model: Parameters) -> Evaluation | None:
+        """Return the loss over all training data and the accuracy on the test data."""
+
+
+class LocalWorkers:
+    """A trainer in this process."""
+
+    def __init__(self, trainer: Trainer, batches: Batches, *, weight_decay: float = 0.0) -> None:
+        """Take the model, its data and how batches are drawn from them."""
+        self.trainer, self.batches, self.weight_decay = trainer, batches, weight_decay
+        self.num_parameters = trainer.num_parameters
+
+    def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
+        """Run the local steps of all clients in one call."""
+        rows = self.batches.draw(clients, start.round_index, int(steps.max(initial=1)))
+        work = LocalWork(
+            start=np.zeros(len(clients), dtype=np.int64), rows=rows, local_steps=steps, step_size=sizes,
+            weight_decay=self.weight_decay,
+        )  # fmt: skip
+        return self.trainer.train(start.model[None], work)
+
+    def losses(self, clients: Integers, start: Start) -> Vector:
+        """Return F_i of the model for some clients."""
+        return self.trainer.client_losses(start.model, clients)
+
+    def evaluate(self, model: Parameters) -> Evaluation:
+        """Return how good a model is."""
+        return self.trainer.evaluate(model)
+
+
 class SimulatedClients:
-    """The fleet of a simulated run."""
+    """The fleet of a simulated run: workers do the computing, a channel and a link say how long it takes."""
 
     def __init__(
-        self, *, trainer: Trainer, fleet: Fleet, channel: Channel, training: TrainingSettings, batches: Batches
+        self, *, workers: Workers, samples: Integers, fleet: Fleet, channel: Channel, training: TrainingSettings
     ) -> None:
-        """Start with nobody in flight."""
-        self.trainer, self.fleet, self.channel = trainer, fleet, channel
-        self.training, self.batches = training, batches
-        self.flight = Flight.of_nobody(trainer.num_parameters)  # whom asynchronous plans started, still to arrive
+        """Start with nobody in flight; ``samples`` is how many each client has."""
+        self.workers, self.samples, self.fleet = workers, samples, fleet
+        self.channel, self.training = channel, training
+        self.flight = Flight.of_nobody(workers.num_parameters)  # whom asynchronous plans started, still to arrive
         self.now: ChannelState  # of the round
         self.asked = Asked()
 
@@ -56,8 +97,8 @@ class SimulatedClients:
         clients, asked = probe.clients, self.asked
         if probe.ask == "loss":
             # One pass over the local data counts as so many batches, at the speed of training.
-            answers = self.trainer.client_losses(start.model, clients)
-            work: npt.NDArray[Any] = np.diff(self.batches.offsets)[clients] / self.training.batch_size
+            answers = self.workers.losses(clients, start)
+            work: npt.NDArray[Any] = self.samples[clients] / self.training.batch_size
         else:
             work = np.full(len(clients), self.training.local_steps)
             asked.computed, asked.result = clients, self._train(clients, work, _each(clients, start.step_size), start)
@@ -107,13 +148,13 @@ class SimulatedClients:
 
     def start_again(self) -> Conditions:
         """Forget who is in flight and what probes left; the time that they took stays."""
-        self.flight = Flight.of_nobody(self.trainer.num_parameters)
+        self.flight = Flight.of_nobody(self.workers.num_parameters)
         self.asked = Asked(seconds=self.asked.seconds)
         return self._conditions()
 
-    def evaluate(self, model: Parameters) -> Evaluation:
+    def evaluate(self, model: Parameters) -> Evaluation | None:
         """Return how good a model is."""
-        return self.trainer.evaluate(model)
+        return self.workers.evaluate(model)
 
     def state(self) -> Arrays:
         """Return who is in flight."""
@@ -121,7 +162,7 @@ class SimulatedClients:
 
     def restore(self, arrays: Arrays) -> None:
         """Take it up."""
-        self.flight = Flight(**arrays) if arrays else Flight.of_nobody(self.trainer.num_parameters)  # type: ignore[arg-type]
+        self.flight = Flight(**arrays) if arrays else Flight.of_nobody(self.workers.num_parameters)  # type: ignore[arg-type]
 
     def _conditions(self) -> Conditions:
         return Conditions(
@@ -142,12 +183,7 @@ class SimulatedClients:
     def _train(self, members: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
         if not len(members):
             return LocalResult.of_nobody(start.model.size)
-        rows = self.batches.draw(members, start.round_index, int(steps.max(initial=1)))
-        work = LocalWork(
-            start=np.zeros(len(members), dtype=np.int64), rows=rows, local_steps=steps, step_size=sizes,
-            weight_decay=self.training.weight_decay,
-        )  # fmt: skip
-        return self.trainer.train(start.model[None], work)
+        return self.workers.train(members, steps, sizes, start)
 
     def _ready_time(self, clients: Integers, steps: npt.NDArray[Any]) -> Vector:
         """Return when clients are done: those who need it download, then all compute in proportion to their steps."""

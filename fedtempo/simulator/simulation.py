@@ -10,7 +10,7 @@ from fedtempo.learning.trainer import Trainer
 from fedtempo.policies.policy import Policy
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel
-from fedtempo.simulator.clients import SimulatedClients
+from fedtempo.simulator.clients import LocalWorkers, SimulatedClients
 
 
 class Simulation(Loop):
@@ -35,7 +35,13 @@ class Simulation(Loop):
             )
         batches = Batches(data.offsets, batch_size=training.batch_size, seed=seed)
         super().__init__(
-            clients=SimulatedClients(trainer=trainer, fleet=fleet, channel=channel, training=training, batches=batches),
+            clients=SimulatedClients(
+                workers=LocalWorkers(trainer, batches, weight_decay=training.weight_decay),
+                samples=data.sizes,
+                fleet=fleet,
+                channel=channel,
+                training=training,
+            ),
             initial=trainer.initial_model(stream(seed, "initial model")),
             fleet=fleet,
             policy=policy,
