@@ -17,7 +17,7 @@ from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.link import Link
 from fedtempo.flower.messages import ARRAYS, ASK, BANDWIDTH, CLIENT, FETCH, KEEP, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
-from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
+from fedtempo.flower.messenger import Messenger, Reply
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.theory.bandwidth import allocate_to_one_cohort
@@ -42,6 +42,7 @@ class Job:
     version: int = 0
     update: Parameters | None = None  # None: it failed
     failure: str | None = None
+    answered: bool = False
     numbers: dict[str, Any] = field(default_factory=dict)
 
 
@@ -121,20 +122,20 @@ class FlowerClients:
         ]
         self.lost, arrivals = [], 0
         while self.flying and arrivals < plan.wait_for:
-            replies = self.messenger.arrived({message: job.client for message, job in self.flying.items()})
-            found: dict[str, Reply | None] = {reply.message_id: reply for reply in replies}
             now = time.monotonic()
-            found |= {
-                message: None for message, job in self.flying.items() if job.expires <= now and message not in found
+            next_end = min(job.expires for job in self.flying.values())
+            sent = {message: job.client for message, job in self.flying.items()}
+            found: dict[str, Reply | None] = {
+                reply.message_id: reply for reply in self.messenger.arrived(sent, max(next_end - now, 0.0))
             }
-            for message, reply in found.items():
+            late = [message for message, job in self.flying.items() if job.expires <= time.monotonic()]
+            self.messenger.forget(late)
+            for message, reply in (dict.fromkeys(late) | found).items():
                 job = self.flying.pop(message)
                 self._take(job, reply)
                 self._refuse_absurd([job])
                 arrivals += job.failure is None
                 landed.append(job)
-            if not found:
-                time.sleep(POLL_SECONDS)
         staleness = [start.round_index - job.version for job in landed]
         arrived = RoundPlan(
             members=np.array([job.client for job in landed], dtype=np.int64),
@@ -144,7 +145,8 @@ class FlowerClients:
         return self._outcome(arrived, landed)
 
     def start_again(self) -> Conditions:
-        """Forget who is in flight; their replies will not be asked for."""
+        """Forget who is in flight; their replies are not asked for any longer."""
+        self.messenger.forget(self.flying)
         self.flying, self.lost, self.kept = {}, [], set()
         return self._conditions()
 
@@ -217,6 +219,7 @@ class FlowerClients:
         if reply is None:
             job.failure = f"no reply within {self.deadline:g} s"
             return
+        job.answered = True
         if reply.error is not None:
             job.failure = reply.error
             return
@@ -253,7 +256,8 @@ class FlowerClients:
     def _outcome(self, plan: RoundPlan, jobs: list[Job]) -> Outcome:
         seconds = time.monotonic() - self.began
         self._check_somebody_answered(jobs)
-        uploads = {} if self.link is None else self.link.measured([job.client for job in jobs])
+        there = [job.client for job in jobs if job.answered]  # others may still be at it, and keep their share
+        uploads = {} if self.link is None else self.link.measured(there)
         failed = np.array([job.update is None for job in jobs], dtype=bool)
         update = np.zeros((len(jobs), self.layout.size), dtype=np.float32)
         for row, job in zip(update, jobs, strict=True):

@@ -1,7 +1,9 @@
 """Messages to clients by their number, and replies, over a Flower grid."""
 
+import queue
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ from flwr.serverapp import Grid
 from fedtempo.checks import InputError
 from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, MEASURED
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.2
 AT_ONCE = 4  # nodes that are asked who they are in one go: each message may start a process on a small machine
 DESCRIBE_SECONDS = 120.0  # that they have to answer
 
@@ -49,6 +51,8 @@ class Messenger:
         self.grid = grid
         self.client_of = dict(nodes)
         self.node_of = {client: node for node, client in nodes.items()}
+        self._wanted: set[str] = set()  # messages whose replies are waited for
+        self._arrived: queue.Queue[tuple[str, Message | BaseException]] = queue.Queue()
         if sorted(self.node_of) != list(range(len(nodes))):
             raise InputError(f"nodes must stand for the clients 0 to {len(nodes) - 1}, got {sorted(nodes.values())}")
 
@@ -69,32 +73,61 @@ class Messenger:
         ids = list(self.grid.push_messages(messages)) if messages else []
         if len(ids) != len(messages):
             raise RuntimeError(f"the grid must take all {len(messages)} messages, it took {len(ids)}")
+        self._wanted.update(ids)
+        for message_id in ids:
+            threading.Thread(target=self._wait_for, args=(message_id,), daemon=True).start()
         return dict(zip(ids, clients, strict=True))
 
-    def arrived(self, sent: Mapping[str, int]) -> list[Reply]:
-        """Return the replies that are there by now; who sent an error is found by the message that it answers."""
-        if not sent:
-            return []
-        replies = []
-        for message in self.grid.pull_messages(list(sent)):
-            answered = message.metadata.reply_to_message_id
-            if answered not in sent:
-                continue
-            error = (message.error.reason or f"error {message.error.code}") if message.has_error() else None
-            replies.append(Reply(sent[answered], answered, RecordDict() if error else message.content, error))
-        return replies
+    def arrived(self, sent: Mapping[str, int], seconds: float = 0.0) -> list[Reply]:
+        """Return the replies that are there by now, or wait for the first, at most so long.
+
+        Who sent an error is found by the message that it answers. Replies to messages that were not sent lately, or
+        that nobody asks for any longer, are passed over.
+        """
+        replies: list[Reply] = []
+        end = time.monotonic() + seconds
+        while True:
+            left = 0.0 if replies else end - time.monotonic()
+            try:
+                answered, found = self._arrived.get(block=left > 0, timeout=max(left, 0.0))
+            except queue.Empty:
+                return replies
+            if isinstance(found, BaseException):
+                raise found
+            if answered in sent:
+                error = (found.error.reason or f"error {found.error.code}") if found.has_error() else None
+                replies.append(Reply(sent[answered], answered, RecordDict() if error else found.content, error))
+
+    def forget(self, sent: Iterable[str]) -> None:
+        """Ask for these replies no longer."""
+        self._wanted.difference_update(sent)
 
     def collect(self, sent: Mapping[str, int], seconds: float) -> dict[int, Reply]:
         """Wait for replies, at most so long; return what came from each client."""
-        waiting, found, end = dict(sent), {}, time.monotonic() + seconds
-        while waiting:
-            for reply in self.arrived(waiting):
+        waiting, end = dict(sent), time.monotonic() + seconds
+        found: dict[int, Reply] = {}
+        while waiting and (replies := self.arrived(waiting, end - time.monotonic())):
+            for reply in replies:
                 found[reply.client] = reply
                 del waiting[reply.message_id]
-            if not waiting or time.monotonic() >= end:
-                break
-            time.sleep(POLL_SECONDS)
+        self.forget(waiting)
         return found
+
+    def _wait_for(self, message_id: str) -> None:
+        """Ask for one reply until it is there.
+
+        Each has a thread of its own: once an upload has begun, Flower waits for its end inside this call, and replies
+        that are there already would wait with it.
+        """
+        while message_id in self._wanted:
+            try:
+                for message in self.grid.pull_messages([message_id]):
+                    self._arrived.put((message_id, message))
+                    return
+            except Exception as error:  # for the thread that waits to raise
+                self._arrived.put((message_id, error))
+                return
+            time.sleep(POLL_SECONDS)
 
 
 def wait_for_nodes(grid: Grid, count: int, seconds: float) -> list[int]:
