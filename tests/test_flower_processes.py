@@ -19,16 +19,8 @@ from cryptography import x509
 
 from fedtempo.checks import InputError
 from fedtempo.flower.credentials import make_credentials, make_node_key
-from fedtempo.flower.processes import (
-    MARK,
-    FlowerProcess,
-    ProcessError,
-    RefusedError,
-    SuperLink,
-    SuperNode,
-    free_port,
-    stop_all,
-)
+from fedtempo.flower.processes import RefusedError, SuperLink, SuperNode, free_port
+from fedtempo.flower.watched import MARK, FlowerProcess, ProcessError, stop_all
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="watchers need pidfd_open, which Linux alone has")
 

@@ -22,7 +22,8 @@ from fedtempo.flower.credentials import make_credentials
 from fedtempo.flower.link import ShapedLink
 from fedtempo.flower.link_control import LinkServer
 from fedtempo.flower.namespaces import Namespaces
-from fedtempo.flower.processes import ProcessError, SuperLink, SuperNode, stop_all
+from fedtempo.flower.processes import SuperLink, SuperNode
+from fedtempo.flower.watched import ProcessError, stop_all
 
 APP = Path(__file__).parent / "app"
 STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
