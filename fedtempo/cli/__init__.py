@@ -9,12 +9,12 @@ import typer
 from fedtempo import __version__
 from fedtempo.checks import InputError
 from fedtempo.cli.fleets import plan
+from fedtempo.cli.flower import credentials, link, run_on_testbed
 from fedtempo.cli.records import estimate, export, report
 from fedtempo.cli.runs import compare, run
 from fedtempo.cli.start import fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
 from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, fail
-from fedtempo.cli.testbed import run_on_testbed
 
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -39,6 +39,7 @@ def common(
 
 for command in (
     plan, run, compare, reproduce, tune, leaderboard, report, policies, init, estimate, export, fetch,
+    credentials, link,
 ):  # fmt: skip
     app.command()(command)
 app.command("testbed")(run_on_testbed)

@@ -1,15 +1,17 @@
-"""The command that runs a federation on this machine."""
+"""Commands for Flower: a federation on this machine, and what one of many machines needs."""
 
 import json
 import shutil
 import tempfile
+import threading
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedtempo.checks import MissingDependencyError, check_count, check_positive
+from fedtempo.checks import InputError, MissingDependencyError, check_count, check_positive
 from fedtempo.cli.options import check_outputs
 from fedtempo.cli.terminal import console
 from fedtempo.files import whole_file
@@ -49,10 +51,7 @@ def run_on_testbed(
     json_path: Annotated[Path | None, typer.Option("--json", help="Write predicted and measured times.")] = None,
 ) -> None:
     """Run a real federation on this machine: SuperLink, SuperNodes behind a shaped uplink, TLS and keys."""
-    try:
-        import flwr  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingDependencyError("flwr", "flower", "testbed") from None
+    _check_flower("testbed")
     from fedtempo.experiments.config import for_policy
     from fedtempo.flower.display import NodesTable, live_table, summary_lines
     from fedtempo.flower.testbed import Testbed, TestbedSettings
@@ -90,6 +89,54 @@ def run_on_testbed(
     if json_path is not None:
         with whole_file(json_path) as stream:
             json.dump(report, stream, indent=1)
+
+
+def credentials(
+    folder: Annotated[Path, typer.Argument(help="New folder for certificates and keys.")],
+    nodes: Annotated[int, typer.Option(help="How many SuperNodes get a key.")],
+    host: Annotated[list[str], typer.Option(help="Name or address by which nodes reach the server; may be repeated.")],
+    days: Annotated[float, typer.Option(help="How long the certificate holds.")] = 365.0,
+) -> None:
+    """Make a certificate for the server and a key for each SuperNode."""
+    _check_flower("credentials")
+    from fedtempo.flower.credentials import make_credentials
+
+    made = make_credentials(folder, nodes, hosts=host, valid_days=days)
+    print(f"the server keeps {made.server_certificate}, {made.server_key} and {made.ca_certificate}")
+    print(f"node i takes {made.ca_certificate} and {folder}/node-i; the server registers {folder}/node-i.pub")
+
+
+def link(
+    superlink: Annotated[str, typer.Option(help="host:port of the SuperLink.")],
+    rates: Annotated[str, typer.Option(help="Mbit/s of each client alone on the whole link, as 4,2.5,8.")],
+    token: Annotated[Path, typer.Option(help="File to write the token to, for the server app.")],
+    host: Annotated[str, typer.Option(help="Address at which nodes reach this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Of the control, on 127.0.0.1; 0: any.")] = 0,
+) -> None:
+    """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
+    _check_flower("link")
+    from fedtempo.flower.link import ShapedLink
+    from fedtempo.flower.link_control import LinkServer
+
+    server, _, number = superlink.rpartition(":")
+    if not (server and number.isdigit()):
+        raise InputError(f"--superlink must be host:port, got {superlink!r}")
+    try:
+        alone = [1e6 * float(rate) for rate in rates.split(",")]
+    except ValueError:
+        raise InputError(f"--rates must be numbers with commas between them, got {rates!r}") from None
+    with ShapedLink((server, int(number)), alone, host=host) as shaped, LinkServer(shaped, port=port) as control:
+        token.touch(mode=0o600)
+        token.write_text(control.token)
+        for client, place in enumerate(shaped.ports):
+            print(f"client {client}: --superlink {host}:{place}")
+        print(f'run config: link="{":".join(map(str, control.address))}" link-token="{token.absolute()}"', flush=True)
+        threading.Event().wait()
+
+
+def _check_flower(what: str) -> None:
+    if find_spec("flwr") is None:
+        raise MissingDependencyError("flwr", "flower", what)
 
 
 def _over(nodes: int, rounds: int, cohort_size: int, link: str | None, target_loss: float | None) -> dict[str, Any]:
