@@ -1,5 +1,6 @@
 """Policies on Flower nodes: the same cohorts, weights and models as in the simulator."""
 
+import threading
 import time
 from dataclasses import asdict, replace
 
@@ -10,10 +11,12 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.clientapp import ClientApp
 from test_run import SMALL
 
+from fedtempo import allocate_bandwidth
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.flower.client_app import app as client_app
+from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS
 from fedtempo.flower.setups import MODEL, pack
 from fedtempo.flower.strategy import TempoStrategy
@@ -245,3 +248,57 @@ def test_an_app_in_which_everyone_fails_ends_the_run_and_says_why(config):
     grid = grid_of(config, "uniform", app=app)
     with pytest.raises(RuntimeError, match=r"5 rounds one after another.*KeyError\('learning rate'\)"):
         train(config, "uniform", grid, rounds=50, nodes=nodes_of(grid))
+
+
+def test_a_run_waits_for_nodes_until_the_deadline_alone(config):
+    grid = grid_of(config, "uniform")
+    nodes, online = nodes_of(grid), set(grid.online)
+    grid.online = set()
+    with pytest.raises(RuntimeError, match=r"some node must be connected, got none for 0\.5 s"):
+        train(config, "uniform", grid, nodes=nodes, deadline=0.5)
+    threading.Timer(0.5, lambda: grid.online.update(online)).start()
+    records, _ = train(config, "uniform", grid, nodes=nodes, deadline=30.0)
+    assert records[-1]["rounds"] == 3
+
+
+class NotedLink:
+    """A link that takes note of what it is told, and serves one upload after another, two seconds each."""
+
+    def __init__(self):
+        self.allotted, self.asked, self.free = [], [], 0.0
+
+    def allot(self, members, mode, shares=None):
+        self.allotted.append((list(members), mode, shares))
+
+    def measured(self, clients):
+        self.asked.append(list(clients))
+        uploads, start = {}, self.free
+        for client in clients:
+            self.free += 2.0
+            uploads[client] = Upload(start, self.free, 1000)
+        return uploads
+
+
+@pytest.mark.parametrize("link", ["paper", "equal", "shared"])
+def test_members_have_the_shares_of_the_link_and_times_are_brought_to_one_unit(config, link):
+    uplink = NotedLink()
+    records, _ = train(config, "uniform", uplink=uplink, link=link, duplicates="physical", rounds=4)
+    experiment, _ = read_experiment(config)
+    fleet, _ = runner.make_fleet(experiment, runner.load_data(experiment.data), 32.0)
+    for record, (members, mode, shares) in zip(records[:-1], uplink.allotted, strict=True):
+        assert (members, mode) == (record["members"], link)
+        assert set(record["note"]["uploads"]) == {str(client) for client in members}
+        if link == "paper":
+            expected = allocate_bandwidth(fleet.compute_time[members], fleet.upload_time[members], 1.0).bandwidth
+            np.testing.assert_allclose(shares, expected, rtol=1e-6)
+        else:
+            assert shares is None
+        if link == "shared":
+            np.testing.assert_allclose(record["upload_time"], 2.0)  # what they waited for others does not count
+    assert uplink.asked == [members for members, _, _ in uplink.allotted]
+
+
+def test_clients_that_start_one_by_one_share_the_link(config):
+    uplink = NotedLink()
+    train(config, "tempo", uplink=uplink, link="paper", rounds=5)
+    assert {mode for _, mode, _ in uplink.allotted} == {"shared"}

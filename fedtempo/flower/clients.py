@@ -15,12 +15,12 @@ from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
-from fedtempo.flower.link import Link
+from fedtempo.flower.link import Link, Upload
 from fedtempo.flower.messages import ARRAYS, ASK, BANDWIDTH, CLIENT, FETCH, KEEP, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
-from fedtempo.flower.messenger import Messenger, Reply
+from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
-from fedtempo.theory.bandwidth import allocate_to_one_cohort
+from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 
 LARGEST_UPDATE = 100.0  # times the median norm of updates so far: beyond, an update is refused
 NORMS_KEPT = 100
@@ -69,6 +69,8 @@ class FlowerClients:
         self.accepted: list[float] = []  # norms of the last updates
         self.began = 0.0
         self.rounds_of_nobody = 0
+        self.mode: LinkMode = training.link  # of the last uploads
+        self.link_free = -math.inf  # when the last upload ended, on the link's clock
         self.kept: set[int] = set()  # clients that keep an update until it is fetched
 
     @property
@@ -79,7 +81,11 @@ class FlowerClients:
     def look(self, start: Start) -> Conditions:
         """Tell who is there; the clock of the round starts."""
         self.began, self.kept = time.monotonic(), set()
-        return self._conditions()
+        while not (now := self._conditions()).available.any() and not len(self.in_flight):  # type: ignore[union-attr]
+            if time.monotonic() > self.began + self.deadline:
+                raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s")
+            time.sleep(POLL_SECONDS)
+        return now
 
     def ask(self, probe: Probe, start: Start) -> Vector:
         """Ask for losses, or for the norms of updates that clients keep."""
@@ -100,7 +106,7 @@ class FlowerClients:
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
         """Send all members their work, and wait for them until the deadline."""
         jobs = self._jobs(plan.members, plan, start)
-        sent = self._send(jobs, start)
+        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper")
         limit = self.deadline if plan.deadline is None else min(plan.deadline, self.deadline)
         replies = self.messenger.collect(
             {message: job.client for message, job in sent.items()}, self.began + limit - time.monotonic()
@@ -115,7 +121,7 @@ class FlowerClients:
         jobs = self._jobs(plan.start, None, start)
         for job, weight in zip(jobs, plan.weights.tolist(), strict=True):
             job.weight, job.version = weight, start.round_index
-        self.flying |= self._send(jobs, start)
+        self.flying |= self._send(jobs, start, "shared")
         landed = [
             Job(client, 1.0, 1, start.step_size, start.step_size, start.model, 0.0, failure="lost")
             for client in self.lost
@@ -174,30 +180,30 @@ class FlowerClients:
         if plan is not None:
             steps = steps if plan.local_steps is None else np.broadcast_to(plan.local_steps, steps.shape)
             sizes = sizes if plan.step_size is None else np.broadcast_to(plan.step_size, sizes.shape)
-        shares = self._shares(clients, None if plan is None else plan.bandwidth, steps)
+        shares = self._shares(clients, plan, steps)
         return [
             Job(*values, start.step_size, start.model, time.monotonic() + self.deadline)
             for values in zip(clients.tolist(), shares.tolist(), steps.tolist(), sizes.tolist(), strict=True)
         ]
 
-    def _shares(self, clients: Integers, chosen: Vector | None, steps: npt.NDArray[Any]) -> Vector:
-        """Return the share of the bandwidth that each upload is to have, by the mode of the link."""
+    def _shares(self, clients: Integers, plan: RoundPlan | None, steps: npt.NDArray[Any]) -> Vector:
+        """Return the share of the bandwidth that each upload is to have: of a round by the mode of the link."""
         total, fleet = self.fleet.total_bandwidth, self.fleet
-        if chosen is not None:
-            return chosen
-        if self.training.link == "paper" and len(clients):
+        if plan is not None and plan.bandwidth is not None:
+            return plan.bandwidth
+        if plan is not None and self.training.link == "paper" and len(clients):
             ready = fleet.compute_time[clients] * (steps / self.training.local_steps)
             cap = None if fleet.bandwidth_cap is None else fleet.bandwidth_cap[clients]
             return allocate_to_one_cohort(ready, fleet.upload_time[clients], total, cap)[1]
-        if self.training.link == "equal":
+        if plan is not None and self.training.link == "equal":
             return np.full(len(clients), total / max(len(clients), 1))
         return np.full(len(clients), total)
 
-    def _send(self, jobs: list[Job], start: Start) -> dict[str, Job]:
+    def _send(self, jobs: list[Job], start: Start, mode: LinkMode) -> dict[str, Job]:
         """Allot the link, and send each member the model, or ask for what it keeps."""
         clients = [job.client for job in jobs]
+        self.mode = mode
         if self.link is not None and jobs:
-            mode = self.training.link
             self.link.allot(clients, mode, [job.share for job in jobs] if mode == "paper" else None)
         fetched = [job for job in jobs if job.client in self.kept]
         trained = [job for job in jobs if job.client not in self.kept]
@@ -270,9 +276,10 @@ class FlowerClients:
         work = np.array([job.steps / self.training.local_steps for job in jobs])
         compute_time = numbers("compute-seconds", self.fleet.compute_time[plan.members] * work) / work
         upload_time = self.fleet.upload_time[plan.members].copy()
+        served = self._served(uploads)
         for number, job in enumerate(jobs):
-            if job.client in uploads:
-                upload_time[number] = (uploads[job.client].end - uploads[job.client].start) * job.share
+            if job.client in served:
+                upload_time[number] = served[job.client] * job.share
         # Who does not measure gradients walked at least so far on average.
         least = norms(update) / np.array([job.step_size * job.steps for job in jobs])
         result = LocalResult(
@@ -292,7 +299,16 @@ class FlowerClients:
             seconds=seconds,
         )
 
-    def _note(self, plan: RoundPlan, jobs: list[Job], uploads: Mapping[int, Any]) -> dict[str, Any] | None:
+    def _served(self, uploads: Mapping[int, Upload]) -> dict[int, float]:
+        """Return the seconds of each upload, on a shared link without those that it waited for others to end."""
+        served = {}
+        for client, upload in sorted(uploads.items(), key=lambda item: item[1].end):
+            began = max(upload.start, self.link_free) if self.mode == "shared" else upload.start
+            served[client] = max(upload.end - began, 0.0) or upload.end - upload.start
+            self.link_free = upload.end
+        return served
+
+    def _note(self, plan: RoundPlan, jobs: list[Job], uploads: Mapping[int, Upload]) -> dict[str, Any] | None:
         """Return for the records what a simulated run has no use for."""
         note = dict(plan.note or {})
         failures = {str(job.client): job.failure for job in jobs if job.failure is not None}
