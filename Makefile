@@ -55,5 +55,5 @@ $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[cvx,dev,ray,report,torch]'
+	$(INSTALL) -e '.[cvx,dev,flower,ray,report,torch]'
 	@touch $@ $(VENV)/.report

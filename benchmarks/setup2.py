@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 
+from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.records import RECORDS, read_lines
 from fedtempo.files import whole_file
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -26,10 +26,10 @@ from work import WORKS, make_data  # noqa: E402
 
 from fedtempo import Fleet  # noqa: E402
 from fedtempo.data.federation import FederatedData  # noqa: E402
+from fedtempo.engine.settings import StopSettings, TrainingSettings  # noqa: E402
 from fedtempo.files import whole_file  # noqa: E402
 from fedtempo.simulator.api import assemble, make_trainer  # noqa: E402
 from fedtempo.simulator.channel import StaticChannel  # noqa: E402
-from fedtempo.simulator.settings import StopSettings, TrainingSettings  # noqa: E402
 
 REPORT = HERE / "simulator.md"
 ROUNDS = {"setup1": 120, "setup2": 600, "setup3": 30}

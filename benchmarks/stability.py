@@ -22,9 +22,9 @@ from fedtempo import simulate
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.loop import DivergedError
 from fedtempo.files import whole_file
 from fedtempo.randomness import stream
-from fedtempo.simulator.loop import DivergedError
 
 REPORT = Path(__file__).with_suffix(".md")
 ROUNDS, CONVERGED = 120, 0.9

@@ -48,7 +48,7 @@ LAZY = {
     "fedtempo.policies.policy": ("PolicySetting", "Probe", "Restart", "RoundContext", "RoundPlan", "RoundReport"),
     "fedtempo.simulator.api": ("RunResult", "simulate"),
     "fedtempo.simulator.channel": ("ChannelState",),
-    "fedtempo.simulator.loop": ("DivergedError",),
+    "fedtempo.engine.loop": ("DivergedError",),
 }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedtempo import cohort_round_time
-from fedtempo.simulator.clock import time_round
+from fedtempo.engine.clock import time_round
 
 
 @pytest.mark.parametrize("capped", [False, True])
@@ -61,7 +61,7 @@ def test_a_deadline_on_a_shared_link_with_caps_fails_only_the_late():
 
 
 def test_in_turn_nothing_is_lost_and_nobody_exceeds_a_cap():
-    from fedtempo.simulator.clock import _in_turn
+    from fedtempo.engine.clock import _in_turn
 
     rng = np.random.default_rng(2)
     for _ in range(200):

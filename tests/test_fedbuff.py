@@ -11,16 +11,16 @@ from test_run import SMALL
 from fedtempo import Fleet, InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.records import RECORDS
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.records import RECORDS
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.fedbuff import FedBuff
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, Probe, Restart, RoundContext, RoundPlan
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.channel import ChannelState, StaticChannel
 from fedtempo.simulator.markov import WithAbsences
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 SIZE = 12
 
@@ -287,7 +287,7 @@ def test_a_run_carried_over_at_any_round_goes_on_as_if_nothing_had_happened(data
         rounds = first.rounds()
         begun = [next(rounds) for _ in range(stop)]
         values, arrays = first.state()
-        in_flight += len(first.flight)
+        in_flight += len(first.clients.in_flight)
         second = simulation(data, times)
         second.restore(json.loads(json.dumps(values)), {name: array.copy() for name, array in arrays.items()})
         assert begun + list(second.rounds()) == whole
@@ -299,7 +299,7 @@ class StoppedError(Exception):
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
     (tmp_path / "small.toml").write_text(SMALL + "[policy.fedbuff]\nconcurrency = 7\n")
     experiment, table = read_experiment(tmp_path / "small.toml")
 

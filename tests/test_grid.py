@@ -18,11 +18,12 @@ import pytest
 from test_run import SMALL, command
 
 from fedtempo import Fleet, cohort_round_time, round_time_bounds
+from fedtempo.engine.records import LOCK, RECORDS, RunFiles, read_lines
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparison import Target, as_json, ratio, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
 from fedtempo.experiments.paper import SETUPS
-from fedtempo.experiments.records import LOCK, RECORDS, RunFiles, read_lines
 from fedtempo.experiments.results import Run, read_run, read_runs
 from fedtempo.experiments.tables import (
     factor,
@@ -35,8 +36,7 @@ from fedtempo.experiments.tables import (
 )
 from fedtempo.experiments.tuning import Candidate, at_the_edge
 from fedtempo.files import lock
-from fedtempo.simulator.loop import Simulation
-from fedtempo.simulator.settings import TrainingSettings
+from fedtempo.simulator.simulation import Simulation
 
 ORACLE = "[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
 
@@ -112,7 +112,7 @@ def test_the_last_line_is_found_without_reading_the_rest(tmp_path):
 
 
 def test_two_processes_do_not_write_one_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedtempo.experiments.records.LOCK_PATIENCE", 0.3)
+    monkeypatch.setattr("fedtempo.engine.records.LOCK_PATIENCE", 0.3)
     first = RunFiles(tmp_path / "run", {"seed": 0})
     first.open()
     with pytest.raises(ValueError, match="one process"):

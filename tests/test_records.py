@@ -11,12 +11,12 @@ import pytest
 from test_run import SMALL, command
 
 from fedtempo import InputError, files
+from fedtempo.engine.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.readback import estimate_fleet
-from fedtempo.experiments.records import CHECKPOINT, RECORDS, RunFiles, RunNotice, read_lines
 from fedtempo.policies.registry import BUILT_IN
-from fedtempo.simulator.loop import Simulation
+from fedtempo.simulator.simulation import Simulation
 from fedtempo.theory.estimation import estimate_beta_over_alpha
 
 
@@ -36,7 +36,7 @@ def stopped_run(config, folder, seed=0):
             raise RuntimeError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(RuntimeError):
             runner.run(experiment, table, policy="uniform", seed=seed, folder=folder, progress=stop)
     assert (folder / CHECKPOINT).exists()
@@ -142,7 +142,7 @@ def test_a_diverged_run_fails_again_when_it_is_given_again(config, compiled, tmp
 )
 def test_a_run_goes_on_to_a_later_limit(config, tmp_path, monkeypatch, checkpoints, policy, shorter, longer):
     config.write_text(SMALL.replace("local_steps = 5", "local_steps = 5\nevaluate_every = 3"))
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", checkpoints)
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", checkpoints)
     begun = whole_run(config, tmp_path / "out", policy=policy, stop=shorter)
     whole = whole_run(config, tmp_path / "whole", policy=policy, stop=longer)
     assert len(begun) < len(whole)
@@ -222,8 +222,8 @@ def killed_before(patch, line):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a kill leaves files open
 @pytest.mark.parametrize("then", [8, 12])
 def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path, monkeypatch, then):
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("fedtempo.experiments.records.LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("fedtempo.engine.records.LOCK_PATIENCE", 0.0)
     begun = whole_run(config, tmp_path / "begun", stop={"max_rounds": 8})
     whole = {8: begun, 12: whole_run(config, tmp_path / "whole", stop={"max_rounds": 12})}
     rounds, plain = [], Simulation._round

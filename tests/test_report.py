@@ -14,15 +14,15 @@ import pytest
 from test_run import SMALL
 
 from fedtempo import InputError
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.comparison import Target, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.figures import styles
-from fedtempo.experiments.records import RECORDS
 from fedtempo.experiments.report import as_toml, write_report
 from fedtempo.experiments.report_data import choose_target, headline, plot_data, seconds, sections
 from fedtempo.experiments.results import read_runs
-from fedtempo.simulator.loop import DivergedError
 
 pytest.importorskip("plotly")
 

@@ -10,6 +10,7 @@ from conftest import random_fleet
 
 from fedtempo import Fleet, InputError
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.fedcs import FedCS, select_greedily
 from fedtempo.policies.oort import Oort, draw_in_proportion
@@ -20,7 +21,6 @@ from fedtempo.policies.times import Durations
 from fedtempo.randomness import stream
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 RIVALS = [Oort, PowerOfChoice, FedCS, TiFL]
 

@@ -13,6 +13,8 @@ from scipy.optimize import brentq, minimize
 
 from fedtempo import Fleet, InputError, simulate
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.clustered import ClusteredSampling, lay_out
 from fedtempo.policies.kvib import KVib
@@ -20,9 +22,7 @@ from fedtempo.policies.ocs import OptimalClientSampling, approximate_inclusion
 from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
 from fedtempo.simulator.api import assemble
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.loop import DivergedError
 from fedtempo.simulator.markov import WithAbsences
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 from fedtempo.theory.inclusion import SMALLEST, inclusion_with_sum
 
 POLICIES = {

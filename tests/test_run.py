@@ -17,10 +17,10 @@ import pytest
 
 from fedtempo import InputError, read_fleet
 from fedtempo.cli import main
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.records import CHECKPOINT, LOCK, RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.experiments.records import CHECKPOINT, LOCK, RECORDS, read_lines
-from fedtempo.simulator.loop import DivergedError
 
 ROOT = Path(__file__).parent.parent
 
@@ -142,9 +142,10 @@ KILLABLE = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from fedtempo.engine import run
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-runner.CHECKPOINT_SECONDS = 0.02
+run.CHECKPOINT_SECONDS = 0.02
 experiment, table = read_experiment(sys.argv[1])
 runner.run(experiment, table, policy=sys.argv[2], seed=0, folder=Path(sys.argv[3]))
 """
@@ -246,7 +247,7 @@ def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):
             pass
 
     monkeypatch.setitem(BUILT_IN, "counting", Entry("counts", Counting))
-    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
     experiment, table = read_experiment(config)
     settings = {"policy": "counting", "seed": 0}
     runner.run(experiment, table, **settings, folder=tmp_path / "whole")
@@ -539,7 +540,7 @@ def test_over_traces_the_nominal_upload_takes_the_mean_rate_of_the_clients_own(c
     simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
     nominal = simulation.fleet.upload_time
     assert set(nominal) == {610 * 32 / (1e6 * rate) for rate in rates.values()}
-    np.testing.assert_allclose(simulation.channel.at(0, 1.0).upload_time, nominal)
+    np.testing.assert_allclose(simulation.clients.channel.at(0, 1.0).upload_time, nominal)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.records import RECORDS, read_lines
 
 CONFIG = Path(__file__).parent.parent / "configs" / "setup2.toml"
 

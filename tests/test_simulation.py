@@ -12,6 +12,8 @@ import pytest
 from fedtempo import Fleet, InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork
@@ -20,9 +22,7 @@ from fedtempo.policies.policy import PolicySetting, Probe, Restart, RoundPlan
 from fedtempo.policies.registry import BUILT_IN, available_policies, make
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.loop import DivergedError
 from fedtempo.simulator.markov import WithAbsences
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 OPTIONS = {
     "statistical": {"losses": [2.0, 1.9], "max_rounds": 5},

@@ -12,14 +12,14 @@ from test_rivals_biased import report_of
 from fedtempo import Fleet, InputError, simulate
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan
 from fedtempo.policies.tempo import Tempo
 from fedtempo.simulator.api import assemble
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.loop import DivergedError
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 
 SIZE = 10
 OPTIONS = [{}, {"overlap": False}, {"memory": False}, {"largest_factor": math.inf}]

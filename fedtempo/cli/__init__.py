@@ -9,6 +9,7 @@ import typer
 from fedtempo import __version__
 from fedtempo.checks import InputError
 from fedtempo.cli.fleets import plan
+from fedtempo.cli.flower import credentials, link, run_on_testbed
 from fedtempo.cli.records import estimate, export, report
 from fedtempo.cli.runs import compare, run
 from fedtempo.cli.start import fetch, init, policies
@@ -38,8 +39,10 @@ def common(
 
 for command in (
     plan, run, compare, reproduce, tune, leaderboard, report, policies, init, estimate, export, fetch,
+    credentials, link,
 ):  # fmt: skip
     app.command()(command)
+app.command("testbed")(run_on_testbed)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -42,8 +42,8 @@ def estimate(
     runs: Runs, output: Annotated[Path, typer.Option("-o", "--output", help="The fleet as CSV, for fedtempo plan.")]
 ) -> None:
     """Read times, gradient bounds and β/α back out of records."""
+    from fedtempo.engine.records import find_runs
     from fedtempo.experiments.readback import estimate_fleet
-    from fedtempo.experiments.records import find_runs
 
     found = estimate_fleet(find_runs(runs))
     write_fleet(output, found.fleet)
@@ -60,8 +60,8 @@ def export(
     runs: Runs, output: Annotated[Path, typer.Option("-o", "--output", help="A .parquet or .csv file.")]
 ) -> None:
     """Write the rounds of some runs as one table."""
+    from fedtempo.engine.records import find_runs
     from fedtempo.experiments.readback import export_runs
-    from fedtempo.experiments.records import find_runs
 
     rows = export_runs(find_runs(runs), output)
     print(f"wrote {output}, {rows} rounds")

@@ -41,10 +41,10 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the target is not reached.")] = False,
 ) -> None:
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
+    from fedtempo.engine.records import RECORDS
     from fedtempo.experiments import runner
     from fedtempo.experiments.config import read_experiment
     from fedtempo.experiments.display import run_progress, summary_table
-    from fedtempo.experiments.records import RECORDS
     from fedtempo.experiments.results import read_run
 
     check_seed("--seed", seed)

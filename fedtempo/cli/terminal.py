@@ -55,7 +55,7 @@ def fleet_notices() -> Iterator[None]:
 @contextmanager
 def run_notices() -> Iterator[None]:
     """Show what a run's records tell as notes, at once: the run may take hours."""
-    from fedtempo.experiments.records import RunNotice
+    from fedtempo.engine.records import RunNotice
 
     with warnings.catch_warnings():
         usual = warnings.showwarning

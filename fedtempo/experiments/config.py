@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedtempo.checks import InputError, check_seed
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.toml import as_table, from_table, merged, nearest
 from fedtempo.policies.registry import available_policies
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
 from fedtempo.simulator.times import TimesSpec
 
 DEFAULT_PRESET = "paper"
@@ -139,15 +139,21 @@ def read_experiment(
                 if any(name.startswith(kind) for name in over.get("stop", {})):
                     stop = {name: value for name, value in stop.items() if not name.startswith(kind)}
             table = merged(table | {"stop": stop}, over)
-        experiment = from_table(Experiment, table, preset=preset)
-        known = available_policies()
-        for name in experiment.policy:
-            if name not in known:
-                raise InputError(f"policy.{name} must be a known policy, got {name!r}{nearest(name, known)}")
-            for_policy(experiment, name)
+        experiment = make_experiment(table, preset)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return _with_paths(experiment, Path(path).parent), table
+
+
+def make_experiment(table: Mapping[str, Any], preset: str = DEFAULT_PRESET) -> Experiment:
+    """Return the experiment of a plain table, as ``read_experiment`` returns it."""
+    experiment = from_table(Experiment, table, preset=preset)
+    known = available_policies()
+    for name in experiment.policy:
+        if name not in known:
+            raise InputError(f"policy.{name} must be a known policy, got {name!r}{nearest(name, known)}")
+        for_policy(experiment, name)
+    return experiment
 
 
 def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, dict[str, Any]]:

@@ -10,12 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fedtempo.engine.records import RECORDS
+from fedtempo.engine.settings import StopSettings
 from fedtempo.experiments.config import Experiment, for_policy
 from fedtempo.experiments.grid import Job, has_ended, last_line
-from fedtempo.experiments.records import RECORDS
 from fedtempo.policies.proposed import PilotSettings
-from fedtempo.simulator.loop import Simulation
-from fedtempo.simulator.settings import StopSettings
+from fedtempo.simulator.simulation import Simulation
 
 POLL_SECONDS, ACTIVE_SECONDS = 1.0, 15.0
 

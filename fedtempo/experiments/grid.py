@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fedtempo.checks import InputError, MissingDependencyError
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.records import RECORDS, read_lines
+from fedtempo.engine.run import ctrl_c
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.records import RECORDS, read_lines
-from fedtempo.simulator.loop import DivergedError, Simulation
+from fedtempo.simulator.simulation import Simulation
 
 HASH_LENGTH = 10
 
@@ -138,7 +140,7 @@ def _compile(job: Job) -> None:
 def _ctrl_c_held_back() -> Iterator[None]:
     """Hear Ctrl-C at the end of the block; workers that it starts never hear it, since this process ends them."""
     pressed: list[int] = []
-    with runner.ctrl_c(lambda signum, frame: pressed.append(signum)), _not_heard_by_workers():
+    with ctrl_c(lambda signum, frame: pressed.append(signum)), _not_heard_by_workers():
         yield
     if pressed:
         signal.raise_signal(signal.SIGINT)

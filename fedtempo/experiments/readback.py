@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
+from fedtempo.engine.records import read_records
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.records import read_records
 from fedtempo.experiments.toml import from_table
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.experiments.records import find_runs, read_records
-from fedtempo.simulator.clock import time_round
+from fedtempo.engine.clock import time_round
+from fedtempo.engine.records import find_runs, read_records
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
 

@@ -1,11 +1,8 @@
 """From an experiment to a run: make its parts, run it into a folder, resume it there."""
 
 import platform
-import signal
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,23 +13,21 @@ from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
+from fedtempo.engine.records import RunFiles
+from fedtempo.engine.run import Progress, run_into
 from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, for_policy
-from fedtempo.experiments.records import RunFiles
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
 from fedtempo.simulator.api import assemble, make_trainer
 from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, Untold
-from fedtempo.simulator.loop import DivergedError, Simulation
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
+from fedtempo.simulator.simulation import Simulation
 from fedtempo.simulator.times import benchmark_times, draw_times
 from fedtempo.simulator.traces import RateTrace, read_mahimahi, read_rate_csv, upload_seconds
 
-CHECKPOINT_SECONDS = 10.0
 BITS_OF_A_PARAMETER = 32
 PACKAGES = ("fedtempo", "numba", "numpy", "scipy", "torch")
-
-Progress = Callable[[Simulation, dict[str, Any]], None]
 
 
 @cache
@@ -163,20 +158,7 @@ def run(
     with one_thread(experiment):
         simulation = make_simulation(experiment, policy, seed)
         files = RunFiles(folder, make_header(experiment, table, policy, seed))
-        if (summary := files.finished()) is not None:
-            return summary
-        files.lock()
-        try:
-            if (summary := files.finished()) is not None:  # by another process, for which this one has waited
-                return summary
-            state = files.open()
-            if state is not None:
-                simulation.restore(*state)
-            elif simulation.resumable:
-                files.save(*simulation.state())
-            return _run(simulation, files, progress)
-        finally:
-            files.close()
+        return run_into(files, simulation, progress)
 
 
 @contextmanager
@@ -185,57 +167,6 @@ def one_thread(experiment: Experiment) -> Iterator[None]:
     load_trainer(experiment.model, experiment.data)  # loads libraries, before their threads can be limited
     with threadpool_limits(limits=1):
         yield
-
-
-def _run(simulation: Simulation, files: RunFiles, progress: Progress) -> dict[str, Any]:
-    saved, record = time.monotonic(), {}
-    try:
-        with _stop_between_rounds() as stopped:
-            for record in simulation.rounds():
-                files.write(record)
-                progress(simulation, record)
-                if simulation.ended is not None:
-                    continue  # no checkpoint: this round may have been evaluated for being the last
-                if simulation.resumable and (stopped or time.monotonic() - saved > CHECKPOINT_SECONDS):
-                    files.save(*simulation.state())
-                    saved = time.monotonic()
-                if stopped:
-                    raise KeyboardInterrupt
-    except DivergedError as error:
-        simulation.ended = "diverged"
-        files.write(simulation.summary() | {"error": str(error)})
-        if not stopped:
-            raise
-    if stopped:  # in the last round: this run has ended, but there may be others to come
-        raise KeyboardInterrupt
-    return record
-
-
-@contextmanager
-def _stop_between_rounds() -> Iterator[list[int]]:
-    """Hold back the first Ctrl-C until the round has ended, when nothing is half done; a second one stops at once."""
-    stopped: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-
-    def hold_back(signum: int, frame: object) -> None:
-        stopped.append(signum)
-        signal.signal(signum, before)
-
-    with ctrl_c(before if before is signal.SIG_IGN else hold_back):
-        yield stopped
-
-
-@contextmanager
-def ctrl_c(handler: Any) -> Iterator[None]:  # noqa: ANN401
-    """Answer Ctrl-C in this way for a while; outside the main thread, which alone hears it, change nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def make_header(experiment: Experiment, table: dict[str, Any], policy: str, seed: int) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import Vector
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparison import Target, Times, ratio, times_to
 from fedtempo.experiments.paper import PaperSetup
 from fedtempo.experiments.readback import measured_fleet
 from fedtempo.experiments.results import Run, by_policy
 from fedtempo.fleet import Fleet
-from fedtempo.simulator.settings import TrainingSettings
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha
 from fedtempo.theory.round_time import Duplicates, expected_round_time, round_cost, round_time_bounds

@@ -7,10 +7,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.comparison import Target, Times, times_to
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.grid import Job
-from fedtempo.experiments.records import RECORDS
 from fedtempo.experiments.results import Run, read_run
 from fedtempo.experiments.tables import limits, markdown, seconds
 from fedtempo.experiments.toml import merged

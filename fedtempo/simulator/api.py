@@ -12,6 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
+from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import LocalWork, Parameters, Trainer
@@ -20,8 +22,7 @@ from fedtempo.policies.policy import Policy, PolicySetting
 from fedtempo.policies.registry import make
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, StaticChannel
-from fedtempo.simulator.loop import DivergedError, Simulation
-from fedtempo.simulator.settings import StopSettings, TrainingSettings
+from fedtempo.simulator.simulation import Simulation
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError
+from fedtempo.engine.loop import DivergedError
 from fedtempo.files import lock, whole_file
-from fedtempo.simulator.loop import DivergedError
 
 RECORDS, CHECKPOINT, LOCK = "records.jsonl", "checkpoint.npz", ".lock"
 ORIGIN = ("preset", "versions", "commit")  # of a header: with what a run was made, not what was asked for

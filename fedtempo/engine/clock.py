@@ -51,7 +51,7 @@ def time_round(
             bandwidth = np.minimum(bandwidth, bandwidth_cap)
         finish = ready_time + work / bandwidth
     elif bandwidth_cap is None:
-        finish = _first_come_first_served(ready_time, work / total_bandwidth)
+        finish = first_come_first_served(ready_time, work / total_bandwidth)
     else:
         end = cohort_round_time(ready_time, work, total_bandwidth, link="shared", bandwidth_cap=bandwidth_cap)
         finish = np.full(len(ready_time), end)
@@ -63,7 +63,7 @@ def time_round(
     return RoundTiming(deadline, finish > deadline, bandwidth)
 
 
-def _first_come_first_served(ready_time: Vector, service_time: Vector) -> Vector:
+def first_come_first_served(ready_time: Vector, service_time: Vector) -> Vector:
     """Return when each upload ends on a link that serves one after another, whoever is ready first."""
     order = np.argsort(ready_time, kind="stable")
     served = np.cumsum(service_time[order])

@@ -1,0 +1,160 @@
+"""Commands for Flower: a federation on this machine, and what one of many machines needs."""
+
+import json
+import shutil
+import tempfile
+import threading
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedtempo.checks import InputError, MissingDependencyError, check_count, check_positive
+from fedtempo.cli.options import check_outputs
+from fedtempo.cli.terminal import console
+from fedtempo.files import whole_file
+
+ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
+SAMPLES_OF_A_NODE = 100
+SMALL: dict[str, Any] = {
+    "name": "testbed",
+    "data": {"kind": "synthetic"},
+    "model": {"kind": "softmax"},
+    "times": {
+        "compute": {"kind": "uniform", "low": 0.5, "high": 2.0},
+        "upload": {"kind": "uniform", "low": 0.5, "high": 2.0},
+    },
+    "training": {"local_steps": 20, "schedule": "constant", "step_size": 0.02, "duplicates": "physical"},
+}
+
+
+def run_on_testbed(
+    nodes: Annotated[int, typer.Option(help="How many SuperNodes.")] = 10,
+    rounds: Annotated[int, typer.Option(help="How many rounds.")] = 20,
+    policy: Annotated[str, typer.Option(help="Who trains; fedtempo policies lists them.")] = "uniform",
+    cohort_size: Annotated[int, typer.Option(help="Clients drawn in each round.")] = 4,
+    config: Annotated[
+        Path | None, typer.Option(help="Experiment to run, with this many clients. [default: a small synthetic one]")
+    ] = None,
+    preset: Annotated[str, typer.Option(help="Which settings of it.")] = "paper",
+    link: Annotated[str | None, typer.Option(help="paper, equal or shared. [default: the experiment's]")] = None,
+    model_megabytes: Annotated[
+        float, typer.Option(help="Size of an upload; ballast makes up for a small model.")
+    ] = 1.0,
+    target_loss: Annotated[float | None, typer.Option(help="End at this loss.")] = None,
+    seed: Annotated[int, typer.Option(help="Of cohorts, batches and the initial model.")] = 0,
+    deadline: Annotated[float, typer.Option(help="Seconds that a node has to answer.")] = 120.0,
+    netns: Annotated[bool, typer.Option("--netns", help="Put each node into a network namespace; needs root.")] = False,
+    records: Annotated[Path | None, typer.Option(help="Keep the records in this folder, or go on with them.")] = None,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write predicted and measured times.")] = None,
+) -> None:
+    """Run a real federation on this machine: SuperLink, SuperNodes behind a shaped uplink, TLS and keys."""
+    _check_flower("testbed")
+    from fedtempo.experiments.config import for_policy
+    from fedtempo.flower.display import NodesTable, live_table, summary_lines
+    from fedtempo.flower.testbed import Testbed, TestbedSettings
+    from fedtempo.flower.testbed_report import report_on, summary_of
+
+    for name, count in (("--nodes", nodes), ("--rounds", rounds), ("--cohort-size", cohort_size)):
+        check_count(name, count)
+    check_positive("--model-megabytes", model_megabytes)
+    check_positive("--deadline", deadline)
+    check_outputs(config or Path(), json_path)
+    table = _table(config, preset, _over(nodes, rounds, cohort_size, link, target_loss))
+    settings = TestbedSettings(
+        table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns
+    )
+    with ExitStack() as at_the_end:
+        folder = Path(tempfile.mkdtemp(prefix="fedtempo-testbed-"))
+        at_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
+        bed = Testbed(settings, folder)
+        training, _ = for_policy(bed.experiment, policy)
+        with console().status(f"starting a SuperLink and {nodes} SuperNodes"):
+            at_the_end.enter_context(bed)
+        shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
+        with live_table(shown, console()) as show:
+            found = bed.run(
+                policy,
+                rounds=rounds,
+                seed=seed,
+                records=records or folder / "records",
+                timeout=rounds * (deadline + ENGINE_SECONDS),
+                show=show,
+            )
+    report = report_on(found, bed.fleet, training)
+    for line in summary_lines(report, summary_of(report)):
+        console().print(line)
+    if json_path is not None:
+        with whole_file(json_path) as stream:
+            json.dump(report, stream, indent=1)
+
+
+def credentials(
+    folder: Annotated[Path, typer.Argument(help="New folder for certificates and keys.")],
+    nodes: Annotated[int, typer.Option(help="How many SuperNodes get a key.")],
+    host: Annotated[list[str], typer.Option(help="Name or address by which nodes reach the server; may be repeated.")],
+    days: Annotated[float, typer.Option(help="How long the certificate holds.")] = 365.0,
+) -> None:
+    """Make a certificate for the server and a key for each SuperNode."""
+    _check_flower("credentials")
+    from fedtempo.flower.credentials import make_credentials
+
+    made = make_credentials(folder, nodes, hosts=host, valid_days=days)
+    print(f"the server keeps {made.server_certificate}, {made.server_key} and {made.ca_certificate}")
+    print(f"node i takes {made.ca_certificate} and {folder}/node-i; the server registers {folder}/node-i.pub")
+
+
+def link(
+    superlink: Annotated[str, typer.Option(help="host:port of the SuperLink.")],
+    rates: Annotated[str, typer.Option(help="Mbit/s of each client alone on the whole link, as 4,2.5,8.")],
+    token: Annotated[Path, typer.Option(help="File to write the token to, for the server app.")],
+    host: Annotated[str, typer.Option(help="Address at which nodes reach this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Of the control, on 127.0.0.1; 0: any.")] = 0,
+) -> None:
+    """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
+    _check_flower("link")
+    from fedtempo.flower.link import ShapedLink
+    from fedtempo.flower.link_control import LinkServer
+
+    server, _, number = superlink.rpartition(":")
+    if not (server and number.isdigit()):
+        raise InputError(f"--superlink must be host:port, got {superlink!r}")
+    try:
+        alone = [1e6 * float(rate) for rate in rates.split(",")]
+    except ValueError:
+        raise InputError(f"--rates must be numbers with commas between them, got {rates!r}") from None
+    with ShapedLink((server, int(number)), alone, host=host) as shaped, LinkServer(shaped, port=port) as control:
+        token.touch(mode=0o600)
+        token.write_text(control.token)
+        for client, place in enumerate(shaped.ports):
+            print(f"client {client}: --superlink {host}:{place}")
+        print(f'run config: link="{":".join(map(str, control.address))}" link-token="{token.absolute()}"', flush=True)
+        threading.Event().wait()
+
+
+def _check_flower(what: str) -> None:
+    if find_spec("flwr") is None:
+        raise MissingDependencyError("flwr", "flower", what)
+
+
+def _over(nodes: int, rounds: int, cohort_size: int, link: str | None, target_loss: float | None) -> dict[str, Any]:
+    """Return what the options say, as a table to lie over an experiment."""
+    training: dict[str, Any] = {"cohort_size": cohort_size}
+    if link is not None:
+        training["link"] = link
+    stop: dict[str, Any] = {"max_rounds": rounds}
+    if target_loss is not None:
+        stop["target_loss"] = target_loss
+    return {"data": {"clients": nodes}, "training": training, "stop": stop}
+
+
+def _table(config: Path | None, preset: str, over: dict[str, Any]) -> dict[str, Any]:
+    """Return the experiment as a plain table."""
+    from fedtempo.experiments.config import read_experiment
+    from fedtempo.experiments.toml import merged
+
+    if config is not None:
+        return read_experiment(config, preset, over=over)[1]
+    return merged(SMALL | {"data": SMALL["data"] | {"samples": SAMPLES_OF_A_NODE * over["data"]["clients"]}}, over)

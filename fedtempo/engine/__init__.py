@@ -1,0 +1,1 @@
+"""The training loop, and its seam to clients that train, simulated or real."""

@@ -1,0 +1,84 @@
+"""One run into a folder: records as they come, checkpoints, Ctrl-C; begun before, it goes on where it was."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.records import RunFiles
+
+CHECKPOINT_SECONDS = 10.0
+
+Progress = Callable[[Any, dict[str, Any]], None]  # called with the loop and the record of each round
+
+
+def run_into(files: RunFiles, loop: Loop, progress: Progress) -> dict[str, Any]:
+    """Run to the end, or go on where an earlier call was stopped; return the summary."""
+    if (summary := files.finished()) is not None:
+        return summary
+    files.lock()
+    try:
+        if (summary := files.finished()) is not None:  # by another process, for which this one has waited
+            return summary
+        state = files.open()
+        if state is not None:
+            loop.restore(*state)
+        elif loop.resumable:
+            files.save(*loop.state())
+        return _run(loop, files, progress)
+    finally:
+        files.close()
+
+
+def _run(loop: Loop, files: RunFiles, progress: Progress) -> dict[str, Any]:
+    saved, record = time.monotonic(), {}
+    try:
+        with _stop_between_rounds() as stopped:
+            for record in loop.rounds():
+                files.write(record)
+                progress(loop, record)
+                if loop.ended is not None:
+                    continue  # no checkpoint: this round may have been evaluated for being the last
+                if loop.resumable and (stopped or time.monotonic() - saved > CHECKPOINT_SECONDS):
+                    files.save(*loop.state())
+                    saved = time.monotonic()
+                if stopped:
+                    raise KeyboardInterrupt
+    except DivergedError as error:
+        loop.ended = "diverged"
+        files.write(loop.summary() | {"error": str(error)})
+        if not stopped:
+            raise
+    if stopped:  # in the last round: this run has ended, but there may be others to come
+        raise KeyboardInterrupt
+    return record
+
+
+@contextmanager
+def _stop_between_rounds() -> Iterator[list[int]]:
+    """Hold back the first Ctrl-C until the round has ended, when nothing is half done; a second one stops at once."""
+    stopped: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def hold_back(signum: int, frame: object) -> None:
+        stopped.append(signum)
+        signal.signal(signum, before)
+
+    with ctrl_c(before if before is signal.SIG_IGN else hold_back):
+        yield stopped
+
+
+@contextmanager
+def ctrl_c(handler: Any) -> Iterator[None]:  # noqa: ANN401
+    """Answer Ctrl-C in this way for a while; outside the main thread, which alone hears it, change nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

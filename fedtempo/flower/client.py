@@ -1,0 +1,126 @@
+"""The client's side: a mod for a Flower ClientApp that measures what policies learn from.
+
+    app = ClientApp(mods=[tempo_client()])
+
+The app's own training function stays as it is. Around it, the mod measures the seconds of computing and, where it
+trains with PyTorch, the gradient norms of every optimiser step; other code may call ``note_gradient``. It also answers
+what the strategy asks beyond training: who the node is, and, for policies that let all compute and few upload, the norm
+of an update, which it keeps until it is fetched.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+
+from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, FETCH, KEEP, KEPT, MEASURED
+
+ClientFunction = Callable[[Message, Context], Message]
+Mod = Callable[[Message, Context, ClientFunction], Message]
+
+
+class Meter:
+    """Gradient norms along the path of one local training."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.count, self.total, self.largest = 0, 0.0, 0.0
+
+    def note(self, norm: float) -> None:
+        """Take one more."""
+        self.count += 1
+        self.total += norm
+        self.largest = max(self.largest, norm)
+
+
+_running: list[Meter] = []
+
+
+def note_gradient(gradient: npt.ArrayLike) -> None:
+    """Tell the gradient of a local step, or its norm, where training does not use an optimiser of PyTorch."""
+    if _running:
+        _running[-1].note(float(np.linalg.norm(np.asarray(gradient, dtype=np.float64))))
+
+
+def tempo_client(num_examples: Callable[[Context], int] | None = None) -> Mod:
+    """Return the mod; ``num_examples`` tells how many samples the node trains on, to weigh it by."""
+
+    def mod(message: Message, context: Context, call_next: ClientFunction) -> Message:
+        config = message.content.config_records.get(CONFIG, ConfigRecord())
+        ask = config.get(ASK)
+        if ask == DESCRIBE:
+            return _describe(message, context, num_examples)
+        if ask == FETCH:
+            return Message(RecordDict({ARRAYS: context.state.array_records[KEPT]}), reply_to=message)
+        if message.metadata.message_type != "train":
+            return call_next(message, context)
+        sent = message.content.array_records.get(ARRAYS)
+        with _measuring() as meter:
+            began = time.perf_counter()
+            reply = call_next(message, context)
+            seconds = time.perf_counter() - began
+        if reply.has_error():
+            return reply
+        measured = {"compute-seconds": seconds}
+        if meter.count:
+            measured |= {"largest-gradient-norm": meter.largest, "mean-gradient-norm": meter.total / meter.count}
+        told = reply.content.metric_records.get(MEASURED, MetricRecord())  # by an app that knows better
+        reply.content[MEASURED] = MetricRecord({**measured, **told})
+        if ask == KEEP and sent is not None:
+            _keep(reply, sent, context)
+        return reply
+
+    return mod
+
+
+def _describe(message: Message, context: Context, num_examples: Callable[[Context], int] | None) -> Message:
+    """Tell who this node is."""
+    told = {
+        name: value for name in ("partition-id", "num-examples") if (value := context.node_config.get(name)) is not None
+    }
+    if num_examples is not None:
+        told["num-examples"] = num_examples(context)
+    return Message(RecordDict({MEASURED: MetricRecord({k: int(v) for k, v in told.items()})}), reply_to=message)
+
+
+def _keep(reply: Message, sent: ArrayRecord, context: Context) -> None:
+    """Keep the update until it is fetched; tell its norm alone."""
+    arrays = reply.content.array_records.pop(ARRAYS)
+    context.state[KEPT] = arrays
+    squares = [
+        float(np.sum((arrays[name].numpy().astype(np.float64) - sent[name].numpy()) ** 2))
+        for name in arrays
+        if np.issubdtype(np.dtype(arrays[name].dtype), np.floating)
+    ]
+    reply.content.metric_records[MEASURED]["update-norm"] = float(np.sqrt(sum(squares)))
+
+
+@contextmanager
+def _measuring() -> Iterator[Meter]:
+    """Note the gradients of every optimiser step of PyTorch, where it is loaded, and what ``note_gradient`` tells."""
+    meter = Meter()
+    _running.append(meter)
+    torch: Any = sys.modules.get("torch")
+    optimisers: Any = sys.modules.get("torch.optim.optimizer")
+    hook = None
+    if torch is not None and optimisers is not None:
+
+        def see(optimiser: Any, args: object, kwargs: object) -> None:  # noqa: ANN401
+            gradients = [p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+            if gradients:
+                meter.note(
+                    float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])))
+                )
+
+        hook = optimisers.register_optimizer_step_pre_hook(see)
+    try:
+        yield meter
+    finally:
+        _running.remove(meter)
+        if hook is not None:
+            hook.remove()

@@ -1,0 +1,364 @@
+"""Real clients: Flower nodes that train and upload under the wall clock."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import MessageType
+
+from fedtempo.checks import InputError, Integers, Vector
+from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
+from fedtempo.engine.settings import TrainingSettings
+from fedtempo.fleet import Fleet
+from fedtempo.flower.arrays import Layout
+from fedtempo.flower.link import Link, Upload
+from fedtempo.flower.messages import ARRAYS, ASK, BANDWIDTH, CLIENT, FETCH, KEEP, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
+from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
+from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
+from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
+from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
+
+LARGEST_UPDATE = 100.0  # times the median norm of updates so far: beyond, an update is refused
+NORMS_KEPT = 100
+MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One client's local training, from the message that asks for it to its update."""
+
+    client: int
+    share: float  # of the bandwidth that its upload has
+    steps: int
+    step_size: float  # that it trains with
+    schedule: float  # η of the schedule at its start
+    start: Parameters  # the model that it starts from
+    expires: float  # on the monotonic clock: nobody waits for it any longer
+    weight: float = 0.0
+    version: int = 0
+    update: Parameters | None = None  # None: it failed
+    failure: str | None = None
+    answered: bool = False
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+class FlowerClients:
+    """The fleet of a real run."""
+
+    def __init__(
+        self,
+        *,
+        messenger: Messenger,
+        layout: Layout,
+        fleet: Fleet,
+        training: TrainingSettings,
+        evaluate: Callable[[Parameters], Evaluation | None],
+        config: Mapping[str, Any],
+        deadline: float,
+        link: Link | None = None,
+    ) -> None:
+        """Start with nobody in flight."""
+        self.messenger, self.layout, self.fleet, self.training = messenger, layout, fleet, training
+        self._evaluate, self.config, self.deadline, self.link = evaluate, dict(config), deadline, link
+        self.flying: dict[str, Job] = {}  # by the id of the message
+        self.lost: list[int] = []  # in flight when an earlier process died
+        self.accepted: list[float] = []  # norms of the last updates
+        self.began = 0.0
+        self.rounds_of_nobody = 0
+        self.mode: LinkMode = training.link  # of the last uploads
+        self.link_free = -math.inf  # when the last upload ended, on the link's clock
+        self.kept: set[int] = set()  # clients that keep an update until it is fetched
+
+    @property
+    def in_flight(self) -> Integers:
+        """Who has started and is still to arrive."""
+        return np.array([*(job.client for job in self.flying.values()), *self.lost], dtype=np.int64)
+
+    def look(self, start: Start) -> Conditions:
+        """Tell who is there; the clock of the round starts."""
+        self.began, self.kept = time.monotonic(), set()
+        while not (now := self._conditions()).available.any() and not len(self.in_flight):  # type: ignore[union-attr]
+            if time.monotonic() > self.began + self.deadline:
+                raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s")
+            time.sleep(POLL_SECONDS)
+        return now
+
+    def ask(self, probe: Probe, start: Start) -> Vector:
+        """Ask for losses, or for the norms of updates that clients keep."""
+        clients = probe.clients.tolist()
+        arrays = self.layout.pack(start.model)
+        if probe.ask == "loss":
+            sent = self.messenger.send(clients, MessageType.EVALUATE, arrays, [self._config(start, c) for c in clients])
+            replies = self.messenger.collect(sent, self.deadline)
+            return np.array([_loss(replies.get(client)) for client in clients])
+        jobs = self._jobs(probe.clients, None, start)
+        configs = [self._config(start, job.client, job) | {ASK: KEEP} for job in jobs]
+        replies = self.messenger.collect(
+            self.messenger.send(clients, MessageType.TRAIN, arrays, configs), self.deadline
+        )
+        self.kept = {client for client, reply in replies.items() if reply.error is None}
+        return np.array([replies[c].numbers().get("update-norm", 0.0) if c in self.kept else 0.0 for c in clients])
+
+    def train(self, plan: RoundPlan, start: Start) -> Outcome:
+        """Send all members their work, and wait for them until the deadline."""
+        jobs = self._jobs(plan.members, plan, start)
+        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper")
+        limit = self.deadline if plan.deadline is None else min(plan.deadline, self.deadline)
+        replies = self.messenger.collect(
+            {message: job.client for message, job in sent.items()}, self.began + limit - time.monotonic()
+        )
+        for job in jobs:
+            self._take(job, replies.get(job.client))
+        self._refuse_absurd(jobs)
+        return self._outcome(plan, jobs)
+
+    def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
+        """Send some clients their work, and wait for the first updates of all that are in flight."""
+        jobs = self._jobs(plan.start, None, start)
+        for job, weight in zip(jobs, plan.weights.tolist(), strict=True):
+            job.weight, job.version = weight, start.round_index
+        self.flying |= self._send(jobs, start, "shared")
+        landed = [
+            Job(client, 1.0, 1, start.step_size, start.step_size, start.model, 0.0, failure="lost")
+            for client in self.lost
+        ]
+        self.lost, arrivals = [], 0
+        while self.flying and arrivals < plan.wait_for:
+            now = time.monotonic()
+            next_end = min(job.expires for job in self.flying.values())
+            sent = {message: job.client for message, job in self.flying.items()}
+            found: dict[str, Reply | None] = {
+                reply.message_id: reply for reply in self.messenger.arrived(sent, max(next_end - now, 0.0))
+            }
+            late = [message for message, job in self.flying.items() if job.expires <= time.monotonic()]
+            self.messenger.forget(late)
+            for message, reply in (dict.fromkeys(late) | found).items():
+                job = self.flying.pop(message)
+                self._take(job, reply)
+                self._refuse_absurd([job])
+                arrivals += job.failure is None
+                landed.append(job)
+        staleness = [start.round_index - job.version for job in landed]
+        arrived = RoundPlan(
+            members=np.array([job.client for job in landed], dtype=np.int64),
+            weights=np.array([job.weight for job in landed]) * (1.0 + np.array(staleness)) ** -plan.staleness_exponent,
+            note={**(plan.note or {}), "staleness": staleness},
+        )
+        return self._outcome(arrived, landed)
+
+    def start_again(self) -> Conditions:
+        """Forget who is in flight; their replies are not asked for any longer."""
+        self.messenger.forget(self.flying)
+        self.flying, self.lost, self.kept = {}, [], set()
+        return self._conditions()
+
+    def evaluate(self, model: Parameters) -> Evaluation | None:
+        """Return how good a model is, by whatever the user has chosen."""
+        return self._evaluate(model)
+
+    def state(self) -> Arrays:
+        """Return who is in flight: a new process reports them as lost."""
+        return {"in_flight": self.in_flight, "accepted": np.array(self.accepted)}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take it up."""
+        self.flying, self.lost = {}, arrays["in_flight"].tolist()
+        self.accepted = arrays["accepted"].tolist()
+
+    def _conditions(self) -> Conditions:
+        idle = self.messenger.online()
+        idle[self.in_flight] = False
+        return Conditions(available=idle)
+
+    def _jobs(self, clients: Integers, plan: RoundPlan | None, start: Start) -> list[Job]:
+        steps = np.full(len(clients), self.training.local_steps)
+        sizes = np.full(len(clients), start.step_size)
+        if plan is not None:
+            steps = steps if plan.local_steps is None else np.broadcast_to(plan.local_steps, steps.shape)
+            sizes = sizes if plan.step_size is None else np.broadcast_to(plan.step_size, sizes.shape)
+        shares = self._shares(clients, plan, steps)
+        return [
+            Job(*values, start.step_size, start.model, time.monotonic() + self.deadline)
+            for values in zip(clients.tolist(), shares.tolist(), steps.tolist(), sizes.tolist(), strict=True)
+        ]
+
+    def _shares(self, clients: Integers, plan: RoundPlan | None, steps: npt.NDArray[Any]) -> Vector:
+        """Return the share of the bandwidth that each upload is to have: of a round by the mode of the link."""
+        total, fleet = self.fleet.total_bandwidth, self.fleet
+        if plan is not None and plan.bandwidth is not None:
+            return plan.bandwidth
+        if plan is not None and self.training.link == "paper" and len(clients):
+            ready = fleet.compute_time[clients] * (steps / self.training.local_steps)
+            cap = None if fleet.bandwidth_cap is None else fleet.bandwidth_cap[clients]
+            return allocate_to_one_cohort(ready, fleet.upload_time[clients], total, cap)[1]
+        if plan is not None and self.training.link == "equal":
+            return np.full(len(clients), total / max(len(clients), 1))
+        return np.full(len(clients), total)
+
+    def _send(self, jobs: list[Job], start: Start, mode: LinkMode) -> dict[str, Job]:
+        """Allot the link, and send each member the model, or ask for what it keeps."""
+        clients = [job.client for job in jobs]
+        self.mode = mode
+        if self.link is not None and jobs:
+            self.link.allot(clients, mode, [job.share for job in jobs] if mode == "paper" else None)
+        fetched = [job for job in jobs if job.client in self.kept]
+        trained = [job for job in jobs if job.client not in self.kept]
+        sent: dict[str, Job] = {}
+        for some, arrays, extra in ((fetched, None, {ASK: FETCH}), (trained, self.layout.pack(start.model), {})):
+            configs = [self._config(start, job.client, job) | extra for job in some]
+            ids = self.messenger.send([job.client for job in some], MessageType.TRAIN, arrays, configs)
+            sent |= dict(zip(ids, some, strict=True))
+        return sent
+
+    def _config(self, start: Start, client: int, job: Job | None = None) -> dict[str, Any]:
+        config = self.config | {ROUND: start.rounds_done + 1, ROUND_INDEX: start.round_index, CLIENT: client}
+        if job is not None:
+            config |= {STEPS: job.steps, STEP_SIZE: job.step_size, BANDWIDTH: job.share}
+        return config
+
+    def _take(self, job: Job, reply: Reply | None) -> None:
+        """Note what a client sent; refuse what must not reach the model."""
+        if reply is None:
+            job.failure = f"no reply within {self.deadline:g} s"
+            return
+        job.answered = True
+        if reply.error is not None:
+            job.failure = reply.error
+            return
+        job.numbers = reply.numbers()
+        try:
+            update = self.layout.flatten(reply.content.array_records[ARRAYS]) - job.start
+        except (InputError, KeyError, ValueError) as error:
+            job.failure = f"refused: {error}"
+            return
+        if np.isfinite(update).all():
+            job.update = update
+        else:
+            job.failure = "refused: an update must be finite"
+
+    def _refuse_absurd(self, jobs: list[Job]) -> None:
+        """Refuse updates that are far larger than most, of this round and before."""
+        sizes = {job.client: float(norms(job.update[None])[0]) for job in jobs if job.update is not None}
+        known = sorted([*self.accepted, *sizes.values()])
+        usual = known[(len(known) - 1) // 2] if known else 0.0
+        for job in jobs:
+            if (norm := sizes.get(job.client, 0.0)) > LARGEST_UPDATE * usual:
+                job.update, job.failure = None, f"refused: an update of norm {norm:.3g}, where {usual:.3g} is usual"
+                del sizes[job.client]
+        self.accepted = [*self.accepted, *sizes.values()][-NORMS_KEPT:]
+
+    def _check_somebody_answered(self, jobs: list[Job]) -> None:
+        self.rounds_of_nobody = self.rounds_of_nobody + 1 if jobs and all(job.update is None for job in jobs) else 0
+        if self.rounds_of_nobody == MOST_ROUNDS_OF_NOBODY:
+            raise RuntimeError(
+                f"some client must answer, got failures alone in {MOST_ROUNDS_OF_NOBODY} rounds one after another; the "
+                f"last from client {jobs[-1].client}: {jobs[-1].failure}"
+            )
+
+    def _outcome(self, plan: RoundPlan, jobs: list[Job]) -> Outcome:
+        seconds = time.monotonic() - self.began
+        self._check_somebody_answered(jobs)
+        there = [job.client for job in jobs if job.answered]  # others may still be at it, and keep their share
+        uploads = {} if self.link is None else self.link.measured(there)
+        failed = np.array([job.update is None for job in jobs], dtype=bool)
+        update = np.zeros((len(jobs), self.layout.size), dtype=np.float32)
+        for row, job in zip(update, jobs, strict=True):
+            if job.update is not None:
+                row[:] = job.update
+
+        def numbers(name: str, otherwise: Vector) -> Vector:
+            return np.array([float(job.numbers.get(name, usual)) for job, usual in zip(jobs, otherwise, strict=True)])
+
+        work = np.array([job.steps / self.training.local_steps for job in jobs])
+        compute_time = numbers("compute-seconds", self.fleet.compute_time[plan.members] * work) / work
+        upload_time = self.fleet.upload_time[plan.members].copy()
+        served = self._served(uploads)
+        for number, job in enumerate(jobs):
+            if job.client in served:
+                upload_time[number] = served[job.client] * job.share
+        # Who does not measure gradients walked at least so far on average.
+        least = norms(update) / np.array([job.step_size * job.steps for job in jobs])
+        result = LocalResult(
+            update=update,
+            largest_gradient_norm=numbers("largest-gradient-norm", least),
+            mean_gradient_norm=numbers("mean-gradient-norm", least),
+            mean_loss=np.array([_loss_of(job.numbers) for job in jobs]),
+        )
+        return Outcome(
+            plan=replace(plan, note=self._note(plan, jobs, uploads)),
+            result=result,
+            step_size=np.array([job.step_size for job in jobs]),
+            schedule=np.array([job.schedule for job in jobs]),
+            compute_time=compute_time,
+            upload_time=upload_time,
+            failed=failed,
+            seconds=seconds,
+        )
+
+    def _served(self, uploads: Mapping[int, Upload]) -> dict[int, float]:
+        """Return the seconds of each upload, on a shared link without those that it waited for others to end."""
+        served = {}
+        for client, upload in sorted(uploads.items(), key=lambda item: item[1].end):
+            began = max(upload.start, self.link_free) if self.mode == "shared" else upload.start
+            served[client] = max(upload.end - began, 0.0) or upload.end - upload.start
+            self.link_free = upload.end
+        return served
+
+    def _note(self, plan: RoundPlan, jobs: list[Job], uploads: Mapping[int, Upload]) -> dict[str, Any] | None:
+        """Return for the records what a simulated run has no use for."""
+        note = dict(plan.note or {})
+        failures = {str(job.client): job.failure for job in jobs if job.failure is not None}
+        if failures:
+            note["failures"] = failures
+        if uploads:
+            note["uploads"] = {
+                str(job.client): {
+                    "share": job.share,
+                    "seconds": uploads[job.client].end - uploads[job.client].start,
+                    "end": uploads[job.client].end - self.began,
+                    "bytes": uploads[job.client].size,
+                }
+                for job in jobs
+                if job.client in uploads
+            }
+        return note or None
+
+
+def _loss(reply: Reply | None) -> float:
+    return math.nan if reply is None or reply.error is not None else _loss_of(reply.numbers())
+
+
+def _loss_of(numbers: Mapping[str, Any]) -> float:
+    """Return the metric that is a loss, by its name."""
+    return next((float(value) for name, value in numbers.items() if "loss" in name.lower()), math.nan)
+
+
+class GridWorkers:
+    """Flower nodes that compute for simulated clients: their own clock does not count, and none of them may fail."""
+
+    def __init__(self, clients: FlowerClients) -> None:
+        """Take the nodes."""
+        self.clients, self.num_parameters = clients, clients.layout.size
+
+    def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
+        """Let nodes run the local steps."""
+        self.clients.look(start)
+        plan = RoundPlan(members=clients, weights=np.zeros(len(clients)), local_steps=steps, step_size=sizes)
+        outcome = self.clients.train(plan, start)
+        if outcome.failed.any():
+            raise RuntimeError(
+                f"nodes of a simulated run must not fail, got {(outcome.plan.note or {}).get('failures')}"
+            )
+        return outcome.result
+
+    def losses(self, clients: Integers, start: Start) -> Vector:
+        """Ask nodes for F_i of the model."""
+        return self.clients.ask(Probe(clients=clients, ask="loss"), start)
+
+    def evaluate(self, model: Parameters) -> Evaluation | None:
+        """Return how good a model is."""
+        return self.clients.evaluate(model)

@@ -1,0 +1,11 @@
+"""What the strategy and its clients say to each other."""
+
+ARRAYS, CONFIG = "arrays", "config"  # records of a message, named as Flower's own strategies name them
+MEASURED = "fedtempo"  # record of a reply: what the client measured
+KEPT = "fedtempo-kept"  # record of a client's state: the model of its last local steps
+# In the config of a message: what is asked beyond training.
+ASK = "fedtempo-ask"
+DESCRIBE, KEEP, FETCH = "describe", "keep", "fetch"
+# And how to train.
+ROUND, STEPS, STEP_SIZE, BANDWIDTH = "server-round", "local-steps", "lr", "bandwidth"
+ROUND_INDEX, CLIENT = "round-index", "client"

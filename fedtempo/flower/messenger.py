@@ -1,0 +1,169 @@
+"""Messages to clients by their number, and replies, over a Flower grid."""
+
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedtempo.checks import InputError
+from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, MEASURED
+
+POLL_SECONDS = 0.2
+AT_ONCE = 4  # nodes that are asked who they are in one go: each message may start a process on a small machine
+DESCRIBE_SECONDS = 120.0  # that they have to answer
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reply:
+    """What came back from a client: content, or what went wrong."""
+
+    client: int
+    message_id: str  # of the message that it answers
+    content: RecordDict
+    error: str | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """Return all metrics that it holds."""
+        return {name: value for record in self.content.metric_records.values() for name, value in record.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a node says of itself."""
+
+    node: int
+    partition: int | None
+    examples: int | None
+
+
+class Messenger:
+    """Knows which node each client is."""
+
+    def __init__(self, grid: Grid, nodes: Mapping[int, int]) -> None:
+        """Take the grid, and the number of the client that each node id stands for."""
+        self.grid = grid
+        self.client_of = dict(nodes)
+        self.node_of = {client: node for node, client in nodes.items()}
+        self._wanted: set[str] = set()  # messages whose replies are waited for
+        self._arrived: queue.Queue[tuple[str, Message | BaseException]] = queue.Queue()
+        if sorted(self.node_of) != list(range(len(nodes))):
+            raise InputError(f"nodes must stand for the clients 0 to {len(nodes) - 1}, got {sorted(nodes.values())}")
+
+    def online(self) -> npt.NDArray[np.bool_]:
+        """Return which clients have a node that is there."""
+        there = np.zeros(len(self.node_of), dtype=bool)
+        there[[self.client_of[node] for node in self.grid.get_node_ids() if node in self.client_of]] = True
+        return there
+
+    def send(
+        self, clients: Sequence[int], kind: str, arrays: ArrayRecord | None, configs: Sequence[Mapping[str, Any]]
+    ) -> dict[str, int]:
+        """Send each client its message; return the client of each message's id."""
+        messages = [
+            _message(self.node_of[client], kind, arrays, config)
+            for client, config in zip(clients, configs, strict=True)
+        ]
+        ids = list(self.grid.push_messages(messages)) if messages else []
+        if len(ids) != len(messages):
+            raise RuntimeError(f"the grid must take all {len(messages)} messages, it took {len(ids)}")
+        self._wanted.update(ids)
+        for message_id in ids:
+            threading.Thread(target=self._wait_for, args=(message_id,), daemon=True).start()
+        return dict(zip(ids, clients, strict=True))
+
+    def arrived(self, sent: Mapping[str, int], seconds: float = 0.0) -> list[Reply]:
+        """Return the replies that are there by now, or wait for the first, at most so long.
+
+        Who sent an error is found by the message that it answers. Replies to messages that were not sent lately, or
+        that nobody asks for any longer, are passed over.
+        """
+        replies: list[Reply] = []
+        end = time.monotonic() + seconds
+        while True:
+            left = 0.0 if replies else end - time.monotonic()
+            try:
+                answered, found = self._arrived.get(block=left > 0, timeout=max(left, 0.0))
+            except queue.Empty:
+                return replies
+            if isinstance(found, BaseException):
+                raise found
+            if answered in sent:
+                error = (found.error.reason or f"error {found.error.code}") if found.has_error() else None
+                replies.append(Reply(sent[answered], answered, RecordDict() if error else found.content, error))
+
+    def forget(self, sent: Iterable[str]) -> None:
+        """Ask for these replies no longer."""
+        self._wanted.difference_update(sent)
+
+    def collect(self, sent: Mapping[str, int], seconds: float) -> dict[int, Reply]:
+        """Wait for replies, at most so long; return what came from each client."""
+        waiting, end = dict(sent), time.monotonic() + seconds
+        found: dict[int, Reply] = {}
+        while waiting and (replies := self.arrived(waiting, end - time.monotonic())):
+            for reply in replies:
+                found[reply.client] = reply
+                del waiting[reply.message_id]
+        self.forget(waiting)
+        return found
+
+    def _wait_for(self, message_id: str) -> None:
+        """Ask for one reply until it is there.
+
+        Each has a thread of its own: once an upload has begun, Flower waits for its end inside this call, and replies
+        that are there already would wait with it.
+        """
+        while message_id in self._wanted:
+            try:
+                for message in self.grid.pull_messages([message_id]):
+                    self._arrived.put((message_id, message))
+                    return
+            except Exception as error:  # for the thread that waits to raise
+                self._arrived.put((message_id, error))
+                return
+            time.sleep(POLL_SECONDS)
+
+
+def wait_for_nodes(grid: Grid, count: int, seconds: float) -> list[int]:
+    """Return the ids of the nodes that are there once there are enough."""
+    end = time.monotonic() + seconds
+    while len(nodes := sorted(grid.get_node_ids())) < count:
+        if time.monotonic() >= end:
+            raise InputError(
+                f"at least {count} nodes must be connected, got {len(nodes)} after {seconds:g} s; start more "
+                f"SuperNodes, or lower min_available_nodes"
+            )
+        time.sleep(POLL_SECONDS)
+    return nodes
+
+
+def describe_nodes(grid: Grid, nodes: Sequence[int]) -> Iterator[Described]:
+    """Ask nodes who they are, a few at a time."""
+    for first in range(0, len(nodes), AT_ONCE):
+        some = nodes[first : first + AT_ONCE]
+        asking = Messenger(grid, {node: number for number, node in enumerate(some)})
+        sent = asking.send(range(len(some)), "train", None, [{ASK: DESCRIBE}] * len(some))
+        found = asking.collect(sent, DESCRIBE_SECONDS)
+        for number, node in enumerate(some):
+            reply = found.get(number)
+            if reply is None or reply.error is not None or MEASURED not in reply.content:
+                said = "no answer" if reply is None else reply.error or "a reply without it"
+                raise InputError(
+                    f"node {node} must say who it is, got {said[:300]}; give its ClientApp mods=[tempo_client()], "
+                    f"or the strategy nodes="
+                )
+            told = reply.numbers()
+            yield Described(node, told.get("partition-id"), told.get("num-examples"))
+
+
+def _message(node: int, kind: str, arrays: ArrayRecord | None, config: Mapping[str, Any]) -> Message:
+    content = RecordDict({CONFIG: ConfigRecord(dict(config))})
+    if arrays is not None:
+        content[ARRAYS] = arrays
+    return Message(content=content, dst_node_id=node, message_type=kind)

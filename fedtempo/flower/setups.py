@@ -1,0 +1,55 @@
+"""The experiment that the ready app runs, by its run config: the same on the server and on every node.
+
+| key | |
+|---|---|
+| `config`, `preset` | a configuration file that the server and all nodes have, and a preset of it |
+| `experiment` | or the experiment itself, as JSON, which then needs no file |
+| `policy`, `seed`, `rounds` | what to run |
+| `records` | the server's folder to write records to, and to go on from |
+| `clock` | "wall", or "simulated" for Flower's simulation |
+| `deadline` | seconds after which a round ends without those who have not answered |
+| `nodes` | JSON: the client that each node id stands for; otherwise nodes are asked |
+| `link`, `link-token` | host:port of the uplink's control, and the file that holds its token |
+| `ballast` | bytes to send along with the model, to make it as large as another one |
+| `emulate` | true: a node waits until the nominal computing time of its client is over |
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+
+from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experiment, read_experiment
+from fedtempo.learning.trainer import Parameters
+from fedtempo.randomness import stream
+
+MODEL, BALLAST = "model", "ballast"  # the arrays that the app sends
+
+
+def from_run_config(run_config: Mapping[str, Any]) -> Experiment:
+    """Return the experiment that a run config names."""
+    return _experiment(
+        str(run_config.get("experiment", "")),
+        str(run_config.get("config", "")),
+        str(run_config.get("preset", DEFAULT_PRESET)),
+    )
+
+
+@cache
+def _experiment(table: str, path: str, preset: str) -> Experiment:
+    return make_experiment(json.loads(table), preset) if table else read_experiment(path, preset)[0]
+
+
+def pack(model: Parameters, ballast: int = 0, *salt: int) -> ArrayRecord:
+    """Return a model as the app sends it, with so many bytes of ballast.
+
+    Ballast is whole numbers, which nobody trains; nothing compresses it, and with a salt of its own for each reply
+    Flower cannot take it for something that the server has already.
+    """
+    arrays = {MODEL: Array(model)}
+    if ballast:
+        arrays[BALLAST] = Array(stream(0, "ballast", *salt).integers(256, size=ballast, dtype=np.uint8))
+    return ArrayRecord(arrays)

@@ -1,0 +1,257 @@
+"""A Flower strategy that lets a fedtempo policy decide who trains, how often and with what bandwidth.
+
+    strategy = TempoStrategy("tempo", cohort_size=4, step_size=0.05, local_steps=50)
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=20)
+
+``start`` runs fedtempo's own loop in place of Flower's: policies may step as updates arrive, ask before they plan, or
+start again from w₀, which Flower's loop of rounds does not know. ``configure_train`` and ``aggregate_train`` are
+therefore not used, and say so.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from logging import INFO
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from flwr.supercore import log
+
+from fedtempo.checks import InputError, check_choice, check_positive
+from fedtempo.engine.clients import Clients
+from fedtempo.engine.loop import Loop
+from fedtempo.engine.records import RunFiles
+from fedtempo.engine.run import run_into
+from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.fleet import Fleet
+from fedtempo.flower.arrays import Layout
+from fedtempo.flower.clients import FlowerClients, GridWorkers
+from fedtempo.flower.link import Link
+from fedtempo.flower.messages import CLIENT, ROUND
+from fedtempo.flower.messenger import Described, Messenger, describe_nodes, wait_for_nodes
+from fedtempo.learning.trainer import Evaluation, Parameters
+from fedtempo.policies.fixed import Sampler
+from fedtempo.policies.policy import Policy, PolicySetting
+from fedtempo.policies.registry import make
+from fedtempo.simulator.channel import StaticChannel
+from fedtempo.simulator.clients import SimulatedClients
+
+Clock = Literal["wall", "simulated"]
+EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
+DEFAULT_DEADLINE = 600.0
+
+
+class TempoStrategy(Strategy):
+    """Who trains, how often and with what bandwidth: a policy decides, Flower nodes train.
+
+    ``policy``: a name (``fedtempo policies``), a function from fleet to q, or a policy. ``fleet``: data shares and
+    nominal times of the clients; without one, nodes are asked how many examples they have, and times are learned.
+    ``nodes``: the client that each node id stands for; without it, nodes are asked for their partition-id. ``clock``:
+    "wall" takes the seconds that rounds really take, "simulated" those that they would take by the fleet's times,
+    for Flower's simulation. ``records``: a folder to write the records to, as the simulator does, and to go on from.
+    ``deadline``: seconds after which a round ends without those who have not answered. ``uplink``: the link that
+    enforces and measures the bandwidth of uploads. ``evaluate``: whether the function given to ``start`` or the clients
+    tell the global loss. ``training``: ``cohort_size``, and as for ``fedtempo.simulate`` ``local_steps``,
+    ``step_size``, ``schedule``, ``server_momentum``, ``link`` and so on.
+    """
+
+    def __init__(
+        self,
+        policy: str | Policy | Sampler | type = "tempo",
+        *,
+        options: Mapping[str, Any] | None = None,
+        fleet: Fleet | None = None,
+        nodes: Mapping[int, int] | None = None,
+        min_available_nodes: int = 2,
+        clock: Clock = "wall",
+        uplink: Link | None = None,
+        evaluate: Literal["server", "clients"] = "server",
+        deadline: float = DEFAULT_DEADLINE,
+        target_loss: float | None = None,
+        target_accuracy: float | None = None,
+        max_time: float | None = None,
+        seed: int = 0,
+        records: Path | str | None = None,
+        progress: Callable[[Loop, dict[str, Any]], None] | None = None,
+        **training: Any,  # noqa: ANN401
+    ) -> None:
+        """Check the settings; nodes are looked for at the start."""
+        self.policy, self.options, self.fleet, self.nodes = policy, dict(options or {}), fleet, nodes
+        self.min_available_nodes = min_available_nodes if fleet is None else max(min_available_nodes, 1)
+        self.clock = check_choice("clock", clock, ("wall", "simulated"))
+        self.evaluated_by = check_choice("evaluate", evaluate, ("server", "clients"))
+        self.uplink, self.deadline = uplink, check_positive("deadline", deadline)
+        self.stop = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": max_time}
+        self.seed, self.records, self.progress = seed, records, progress
+        self.training = TrainingSettings(
+            **({"schedule": "constant", "link": "shared", "duplicates": "physical"} | training)
+        )
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: EvaluateFunction | None = None,
+    ) -> Result:
+        """Train for so many rounds, or to a target or limit of the strategy; return the model and what was measured."""
+        began, layout = time.monotonic(), Layout(initial_arrays)
+        described, fleet = self._find_clients(grid)
+        messenger = Messenger(grid, {one.node: number for number, one in enumerate(described)})
+        result, rounds = Result(), [0]
+
+        def evaluate(model: Parameters) -> Evaluation | None:
+            if self.evaluated_by == "clients":
+                return _ask_all(
+                    messenger, fleet, layout.pack(model), dict(evaluate_config or {}), self.deadline, rounds[0]
+                )
+            if evaluate_fn is None:
+                return None
+            metrics = evaluate_fn(rounds[0], layout.pack(model))
+            if metrics is not None:
+                result.evaluate_metrics_serverapp[rounds[0]] = metrics
+            return None if metrics is None else _evaluation(metrics)
+
+        real = FlowerClients(
+            messenger=messenger, layout=layout, fleet=fleet, training=self.training, evaluate=evaluate,
+            config=dict(train_config or {}), deadline=min(self.deadline, timeout), link=self.uplink,
+        )  # fmt: skip
+        clients: Clients = real
+        if self.clock == "simulated":
+            samples = np.array([one.examples or 1 for one in described])
+            clients = SimulatedClients(
+                workers=GridWorkers(real), samples=samples, fleet=fleet,
+                channel=StaticChannel(fleet.compute_time, fleet.upload_time), training=self.training,
+            )  # fmt: skip
+        setting = PolicySetting(
+            fleet=fleet, cohort_size=self.training.cohort_size, link=self.training.link,
+            duplicates=self.training.duplicates, server_momentum=self.training.server_momentum, options=self.options,
+        )  # fmt: skip
+        loop = Loop(
+            clients=clients, initial=layout.flatten(initial_arrays), fleet=fleet, policy=make(self.policy, setting),
+            training=self.training, stop=StopSettings(max_rounds=num_rounds, **self.stop), seed=self.seed,
+        )  # fmt: skip
+
+        def show(loop: Loop, record: dict[str, Any]) -> None:
+            rounds[0] = loop.rounds_done + 1
+            if "members" in record:
+                result.train_metrics_clientapp[loop.rounds_done] = _metrics(record)
+                log(INFO, _line(loop.rounds_done, num_rounds, record))
+            if self.progress is not None:
+                self.progress(loop, record)
+
+        rounds[0] = 1
+        if self.records is None:
+            for record in loop.rounds():
+                show(loop, record)
+        else:
+            run_into(RunFiles(self.records, self._header(described)), loop, show)
+        result.arrays = layout.pack(loop.model)
+        log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s")
+        return result
+
+    def summary(self) -> None:
+        """Log what was chosen."""
+        log(INFO, f"\t└──> policy {self.policy}, cohorts of {self.training.cohort_size}, link {self.training.link}")
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Not used."""
+        _not_used("configure_train")
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Not used."""
+        _not_used("aggregate_train")
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Not used."""
+        _not_used("configure_evaluate")
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Not used."""
+        _not_used("aggregate_evaluate")
+
+    def _find_clients(self, grid: Grid) -> tuple[list[Described], Fleet]:
+        """Return the node of each client, in order, and the fleet."""
+        if self.nodes is not None:
+            described = [Described(node, client, None) for node, client in self.nodes.items()]
+        else:
+            wanted = self.min_available_nodes if self.fleet is None else len(self.fleet)
+            described = list(describe_nodes(grid, wait_for_nodes(grid, wanted, self.deadline)))
+        if all(one.partition is not None for one in described):
+            described.sort(key=lambda one: one.partition or 0)
+        numbers = [one.partition for one in described]
+        if len(set(numbers) - {None}) not in (0, len(described)):
+            raise InputError(f"each node must have a partition-id of its own, got {numbers}")
+        if self.fleet is not None:
+            if len(self.fleet) != len(described):
+                raise InputError(
+                    f"the fleet must have a client for each of {len(described)} nodes, got {len(self.fleet)}"
+                )
+            return described, self.fleet
+        examples = np.array([one.examples or 0 for one in described], dtype=np.float64)
+        if not examples.all():
+            log(INFO, "not every node tells how many examples it has: all count alike")
+            examples = np.ones(len(described))
+        alike = np.ones(len(described))
+        return described, Fleet(examples / examples.sum(), alike, alike, alike)
+
+    def _header(self, described: list[Described]) -> dict[str, Any]:
+        """Return what a reader of the records must know."""
+        return {
+            "experiment": "Flower", "policy": str(self.policy), "seed": self.seed,
+            "config": {"training": asdict(self.training), "stop": {}, "policy": {str(self.policy): self.options}},
+            "data_checksum": None, "samples": [one.examples for one in described],
+        }  # fmt: skip
+
+
+def _ask_all(
+    messenger: Messenger, fleet: Fleet, arrays: ArrayRecord, config: dict[str, Any], seconds: float, server_round: int
+) -> Evaluation | None:
+    """Return loss and accuracy over the clients that answer, by their data."""
+    clients = np.flatnonzero(messenger.online()).tolist()
+    configs = [config | {ROUND: server_round, CLIENT: client} for client in clients]
+    replies = messenger.collect(messenger.send(clients, MessageType.EVALUATE, arrays, configs), seconds)
+    found = {client: _evaluation(reply.numbers()) for client, reply in replies.items() if reply.error is None}
+    if not found:
+        return None
+    share = fleet.data_share[list(found)] / fleet.data_share[list(found)].sum()
+    losses, accuracies = np.array([(one.loss, one.accuracy) for one in found.values()]).T
+    return Evaluation(float(share @ losses), float(share @ accuracies))
+
+
+def _evaluation(metrics: Mapping[str, Any]) -> Evaluation:
+    """Return the metrics that are a loss and an accuracy, by their names."""
+
+    def named(part: str) -> float:
+        return next((float(value) for name, value in metrics.items() if part in name.lower()), float("nan"))
+
+    return Evaluation(named("loss"), named("acc"))
+
+
+def _metrics(record: Mapping[str, Any]) -> MetricRecord:
+    return MetricRecord(
+        {"round-time": record["round_time"], "members": len(record["members"]), "failed": len(record["failed"])}
+    )
+
+
+def _line(number: int, of: int, record: Mapping[str, Any]) -> str:
+    loss = "" if record["loss"] is None else f", loss {record['loss']:.4g}"
+    failed = f", failed {record['failed']}" if record["failed"] else ""
+    return f"round {number} of {of}: clients {record['members']}, {record['round_time']:.2f} s{loss}{failed}"
+
+
+def _not_used(name: str) -> NoReturn:
+    raise NotImplementedError(f"{name} is not used: call start, which runs the loop of fedtempo")

@@ -1,0 +1,190 @@
+"""A federation on this machine: a SuperLink, SuperNodes behind a shaped uplink, TLS and keys, and nothing left behind.
+
+Client i trains on its part of an experiment's data. Its computing time is padded to the nominal τ_i, its upload goes
+through the shared link at the rate that t_i and its share of the bandwidth stand for; the rest is as it is.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fedtempo.checks import InputError, check_count
+from fedtempo.engine.records import RECORDS, read_lines
+from fedtempo.experiments.config import Experiment, for_policy, make_experiment
+from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
+from fedtempo.fleet import Fleet
+from fedtempo.flower.credentials import make_credentials
+from fedtempo.flower.link import ShapedLink
+from fedtempo.flower.link_control import LinkServer
+from fedtempo.flower.namespaces import Namespaces
+from fedtempo.flower.processes import SuperLink, SuperNode
+from fedtempo.flower.watched import ProcessError, stop_all
+
+APP = Path(__file__).parent / "app"
+STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
+READY_SECONDS = 120.0
+POLL_SECONDS = 0.5
+DONE = ("completed", "failed", "stopped")
+
+Show = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TestbedSettings:
+    """What runs on the testbed."""
+
+    __test__ = False  # pytest, which goes by names
+
+    table: Mapping[str, Any]  # of the experiment; data.clients is the number of nodes
+    model_bytes: int = 1_000_000  # that an upload has; what the model lacks is sent along as ballast
+    deadline: float = 120.0  # s for a node to answer
+    namespaces: bool = False  # a network namespace for each node
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment."""
+        return make_experiment(self.table)
+
+
+class Testbed:
+    """A federation that runs while the block does."""
+
+    __test__ = False  # pytest, which goes by names
+
+    def __init__(self, settings: TestbedSettings, folder: Path) -> None:
+        """Take what is to run, and the folder of keys, logs and records."""
+        self.settings, self.folder = settings, folder
+        self.experiment = settings.experiment
+        self.num_nodes = check_count("nodes", self.experiment.data.clients)
+        trainer = load_trainer(self.experiment.model, self.experiment.data)
+        own = trainer.num_parameters * BITS_OF_A_PARAMETER // 8
+        if settings.model_bytes < own:
+            raise InputError(f"the model must have at least its own {own:,} bytes, got {settings.model_bytes:,}")
+        self.ballast = settings.model_bytes - own
+        self.model_bits = 8.0 * settings.model_bytes
+        self.fleet: Fleet = make_fleet(self.experiment, load_data(self.experiment.data), self.model_bits)[0]
+        self.nodes: list[SuperNode] = []
+        self.node_ids: list[int] = []
+        self.namespaces: Namespaces | None = None
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start everything; whatever goes wrong, nothing stays."""
+        try:
+            self._start()
+        except BaseException:
+            self._running.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End everything."""
+        self._running.close()
+
+    def _start(self) -> None:
+        host = self.host = "127.0.0.1"
+        if self.settings.namespaces:
+            self.namespaces = self._running.enter_context(Namespaces(self.num_nodes))
+            host = self.host = self.namespaces.server
+        self.credentials = make_credentials(self.folder / "keys", self.num_nodes, hosts=(host, "localhost"))
+        self.superlink = self._running.enter_context(SuperLink(self.folder / "superlink", host, self.credentials))
+        self.superlink.wait_until_ready(READY_SECONDS)
+        self.link = self._running.enter_context(self._make_link())
+        self.control = self._running.enter_context(LinkServer(self.link))
+        (self.folder / "link-token").touch(mode=0o600)
+        (self.folder / "link-token").write_text(self.control.token)
+        self.node_ids = [self.superlink.register(key.public) for key in self.credentials.node_keys]
+        self.nodes = [self._node(number) for number in range(self.num_nodes)]
+        self._running.callback(lambda: stop_all(self.nodes))
+        for first in range(0, self.num_nodes, STARTED_AT_ONCE):
+            some = self.nodes[first : first + STARTED_AT_ONCE]
+            for node in some:
+                node.start()
+            for node in some:
+                node.wait_until_ready(READY_SECONDS)
+
+    def _make_link(self) -> ShapedLink:
+        rates = self.model_bits / self.fleet.upload_time
+        return ShapedLink((self.host, self.superlink.port), rates.tolist(), host=self.host)
+
+    def _node(self, number: int) -> SuperNode:
+        return SuperNode(
+            number,
+            self.credentials.node_keys[number].private,
+            f"{self.host}:{self.link.ports[number]}",
+            {"partition-id": number},
+            folder=self.folder / f"node-{number}",
+            ca_certificate=self.credentials.ca_certificate,
+            prefix=() if self.namespaces is None else self.namespaces.prefix(number),
+        )
+
+    def start_run(self, policy: str, *, rounds: int, seed: int, records: Path) -> int:
+        """Start a run of the ready app, or go on with one whose records are there; return its id."""
+        for_policy(self.experiment, policy)
+        return self.superlink.start_run(
+            APP,
+            {
+                "experiment": json.dumps(self.settings.table),
+                "policy": policy,
+                "seed": seed,
+                "rounds": rounds,
+                "records": str(records.absolute()),
+                "deadline": self.settings.deadline,
+                "nodes": json.dumps({str(node): number for number, node in enumerate(self.node_ids)}),
+                "link": ":".join(map(str, self.control.address)),
+                "link-token": str((self.folder / "link-token").absolute()),
+                "ballast": self.ballast,
+                "emulate": True,
+            },
+        )
+
+    def run(
+        self, policy: str, *, rounds: int, seed: int, records: Path, timeout: float, show: Show = lambda record: None
+    ) -> list[dict[str, Any]]:
+        """Run one policy to the end; show each record as it comes, and return all of them."""
+        end, lines = time.monotonic() + timeout, _Tail(records / RECORDS)
+        run_id = self.start_run(policy, rounds=rounds, seed=seed, records=records)
+        try:
+            while True:
+                status, details = self.superlink.run_status(run_id)
+                for record in lines:
+                    show(record)
+                if status in DONE:
+                    break
+                if time.monotonic() > end:
+                    raise ProcessError(f"the run must end within {timeout:g} s, got {lines.count} records until then")
+                time.sleep(POLL_SECONDS)
+        except BaseException:
+            self._stop_run(run_id)
+            raise
+        if status != "completed":
+            said = self.superlink.run_log(run_id).strip().splitlines()[-5:]
+            raise ProcessError(f"the run must complete, got {status} ({details}): " + " / ".join(said))
+        return list(read_lines(records / RECORDS))
+
+    def _stop_run(self, run_id: int) -> None:
+        with suppress(ProcessError):  # otherwise it ends with the SuperLink
+            self.superlink.stop_run(run_id)
+
+
+class _Tail:
+    """The lines that are added to a records file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count = path, sum(1 for _ in read_lines(path)) if path.exists() else 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield what is new."""
+        if not self.path.exists():
+            return
+        for number, record in enumerate(read_lines(self.path)):
+            if number >= self.count:
+                self.count = number + 1
+                yield record

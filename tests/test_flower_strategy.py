@@ -1,0 +1,304 @@
+"""Policies on Flower nodes: the same cohorts, weights and models as in the simulator."""
+
+import threading
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from flower_grid import InProcessGrid
+from flwr.app import ArrayRecord, MetricRecord
+from flwr.clientapp import ClientApp
+from test_run import SMALL
+
+from fedtempo import allocate_bandwidth
+from fedtempo.engine.records import RECORDS
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.flower.client_app import app as client_app
+from fedtempo.flower.link import Upload
+from fedtempo.flower.messages import ARRAYS
+from fedtempo.flower.setups import MODEL, pack
+from fedtempo.flower.strategy import TempoStrategy
+from fedtempo.policies.registry import BUILT_IN
+from fedtempo.randomness import stream
+
+SAME = ("members", "counts", "weights")
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL + "[policy.statistical]\nlosses = [2.2, 2.1]\nmax_rounds = 4\n")
+    return path
+
+
+def grid_of(config, policy, seed=0, app=client_app, clients=None):
+    experiment, _ = read_experiment(config)
+    clients = clients or runner.load_data(experiment.data).num_clients
+    run_config = {"config": str(config), "preset": "paper", "policy": policy, "seed": seed}
+    return InProcessGrid(app, [{"partition-id": number} for number in range(clients)], run_config)
+
+
+def train(config, policy, grid=None, *, rounds=3, seed=0, **settings):
+    """Return the records and the model of a run on Flower nodes."""
+    experiment, _ = read_experiment(config)
+    training, options = for_policy(experiment, policy)
+    data, trainer = runner.load_data(experiment.data), runner.load_trainer(experiment.model, experiment.data)
+    fleet, _ = runner.make_fleet(experiment, data, 32.0 * trainer.num_parameters)
+    records = []
+    settings = {"options": options, "fleet": fleet, "seed": seed, "deadline": 5.0} | asdict(training) | settings
+    stop = settings.pop("progress", lambda loop, record: None)
+
+    def progress(loop, record):
+        records.append(record)
+        stop(loop, record)
+
+    strategy = TempoStrategy(policy, progress=progress, **settings)
+
+    def evaluate(server_round, arrays):
+        found = trainer.evaluate(arrays[MODEL].numpy())
+        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
+
+    result = strategy.start(
+        grid=grid or grid_of(config, policy, seed),
+        initial_arrays=pack(trainer.initial_model(stream(seed, "initial model"))),
+        num_rounds=rounds,
+        evaluate_fn=evaluate,
+    )
+    return records, result.arrays[MODEL].numpy()
+
+
+def simulated(config, policy, *, rounds=3, seed=0):
+    experiment, _ = read_experiment(config)
+    stop = replace(experiment.stop, target_loss=None, target_accuracy=None, max_rounds=rounds)
+    simulation = runner.make_simulation(replace(experiment, stop=stop), policy, seed)
+    return list(simulation.rounds()), simulation.model
+
+
+@pytest.mark.parametrize("policy", [name for name in BUILT_IN if name != "proposed-oracle"])
+def test_on_the_simulated_clock_records_are_those_of_the_simulator(config, policy):
+    expected, model = simulated(config, policy)
+    records, found = train(config, policy, clock="simulated")
+    assert len(records) == len(expected)
+    for record, other in zip(records, expected, strict=True):
+        for name in other:
+            if isinstance(other[name], list) and other[name] and isinstance(other[name][0], float):
+                np.testing.assert_allclose(record[name], other[name], rtol=1e-4)
+            elif isinstance(other[name], float):
+                assert record[name] == pytest.approx(other[name], rel=1e-4), name
+            elif name != "note":
+                assert record[name] == other[name], name
+    np.testing.assert_allclose(found, model, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["uniform", "weighted", "full", "kvib", "clustered", "ocs", "power-of-choice"])
+def test_on_the_wall_clock_cohorts_weights_and_models_are_those_of_the_simulator(config, policy):
+    expected, model = simulated(config, policy)
+    records, found = train(config, policy)
+    for record, other in zip(records, expected, strict=True):
+        for name in SAME:
+            if name in other:
+                np.testing.assert_allclose(record[name], other[name], rtol=1e-5)
+    np.testing.assert_allclose(found, model, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["tempo", "fedbuff"])
+def test_asynchronous_policies_step_as_updates_arrive(config, policy):
+    records, model = train(config, policy, rounds=20)
+    *rounds, summary = records
+    assert summary["rounds"] == 20
+    assert rounds[-1]["loss"] < rounds[0]["loss"]
+    assert np.isfinite(model).all()
+
+
+def broken(how):
+    """Return an app whose client 2 does something wrong when it trains."""
+
+    def spoil(message, context, call_next):
+        reply = call_next(message, context)
+        if message.metadata.message_type != "train" or context.node_config["partition-id"] != 2:
+            return reply
+        if how == "raises":
+            raise RuntimeError("no more memory")
+        if how == "silent":
+            return reply
+        model = reply.content[ARRAYS][MODEL].numpy().copy()
+        spoiled = {
+            "not a number": np.where(np.arange(model.size) == 3, np.nan, model).astype(np.float32),
+            "infinite": np.full_like(model, np.inf),
+            "wrong shape": model[:-1],
+            "absurd": model + 1e6,
+        }
+        if how == "no model":
+            del reply.content[ARRAYS]
+        elif how == "other name":
+            reply.content[ARRAYS] = ArrayRecord({"weights": reply.content[ARRAYS][MODEL]})
+        elif how == "whole numbers":
+            reply.content[ARRAYS] = ArrayRecord([np.ones(model.shape, dtype=np.int64)])
+        else:
+            reply.content[ARRAYS] = pack(spoiled[how])
+        return reply
+
+    app = ClientApp()
+    app.train()(lambda message, context: spoil(message, context, client_app))
+    app.evaluate()(client_app)
+    return app
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "raises",
+        "silent",
+        "not a number",
+        "infinite",
+        "wrong shape",
+        "absurd",
+        "no model",
+        "other name",
+        "whole numbers",
+    ],
+)
+def test_what_must_not_reach_the_model_does_not(config, how):
+    """Everyone trains in each round; the model is then as if client 2 had failed, and the records say why."""
+    grid = grid_of(config, "full", app=broken(how))
+    grid.silent = {1014} if how == "silent" else set()
+    records, model = train(
+        config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=3.0 if how == "silent" else 60.0
+    )
+    *rounds, _ = records
+    assert [record["failed"] for record in rounds] == [[2], [2]]
+    said = rounds[0]["note"]["failures"]["2"]
+    assert {"raises": "no more memory", "silent": "no reply"}.get(how, "refused") in said
+    assert np.isfinite(model).all()
+    assert np.abs(model).max() < 10
+
+
+def nodes_of(grid):
+    return {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
+
+
+def test_a_round_waits_for_the_silent_until_the_deadline_alone(config):
+    grid = grid_of(config, "full")
+    grid.silent = {1000}
+    began = time.monotonic()
+    records, _ = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=0.7)
+    assert 1.4 <= time.monotonic() - began < 10
+    assert [record["failed"] for record in records[:-1]] == [[0], [0]]
+
+
+def test_who_is_away_is_not_asked_and_comes_back(config):
+    grid = grid_of(config, "uniform")
+    grid.online -= {1000, 1007}
+    away, _ = train(config, "uniform", grid, rounds=5, nodes=nodes_of(grid))
+    assert not {0, 1} & {client for record in away[:-1] for client in record["members"]}
+    grid.online |= {1000, 1007}
+    back, _ = train(config, "uniform", grid, rounds=30, nodes=nodes_of(grid))
+    assert {0, 1} <= {client for record in back[:-1] for client in record["members"]}
+
+
+@pytest.mark.parametrize("policy", ["weighted", "tempo", "proposed"])
+def test_a_run_that_was_stopped_goes_on_from_its_records(config, tmp_path, monkeypatch, policy):
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(loop, record):
+        if loop.rounds_done == 3:
+            raise StoppedError
+
+    settings = {"records": tmp_path / "run", "clock": "simulated"}
+    with pytest.raises(StoppedError):
+        train(config, policy, rounds=6, **settings, progress=stop)
+    _, model = train(config, policy, rounds=6, **settings)
+    _, whole = train(config, policy, rounds=6, records=tmp_path / "whole", clock="simulated")
+    assert (tmp_path / "run" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+    np.testing.assert_array_equal(model, whole)
+
+
+def test_clients_in_flight_when_the_server_died_are_reported_as_lost(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
+    grid = grid_of(config, "tempo")
+    grid.silent, seen = {1000}, []
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(loop, record):
+        seen.append(0 in loop.clients.in_flight)
+        if seen[-2:] == [True, True]:  # the checkpoint of the round before knows it
+            raise StoppedError
+
+    settings = {"records": tmp_path / "run", "nodes": nodes_of(grid), "deadline": 60.0}
+    with pytest.raises(StoppedError):
+        train(config, "tempo", grid, rounds=30, **settings, progress=stop)
+    grid.silent = set()
+    records, _ = train(config, "tempo", grid, rounds=30, **settings)
+    first = records[0]
+    assert first["failed"] == [0]
+    assert first["note"]["failures"] == {"0": "lost"}
+    assert records[-1]["rounds"] == 30
+
+
+def test_an_app_in_which_everyone_fails_ends_the_run_and_says_why(config):
+    app = ClientApp()
+    app.train()(lambda message, context: {}["learning rate"])
+    grid = grid_of(config, "uniform", app=app)
+    with pytest.raises(RuntimeError, match=r"5 rounds one after another.*KeyError\('learning rate'\)"):
+        train(config, "uniform", grid, rounds=50, nodes=nodes_of(grid))
+
+
+def test_a_run_waits_for_nodes_until_the_deadline_alone(config):
+    grid = grid_of(config, "uniform")
+    nodes, online = nodes_of(grid), set(grid.online)
+    grid.online = set()
+    with pytest.raises(RuntimeError, match=r"some node must be connected, got none for 0\.5 s"):
+        train(config, "uniform", grid, nodes=nodes, deadline=0.5)
+    threading.Timer(0.5, lambda: grid.online.update(online)).start()
+    records, _ = train(config, "uniform", grid, nodes=nodes, deadline=30.0)
+    assert records[-1]["rounds"] == 3
+
+
+class NotedLink:
+    """A link that takes note of what it is told, and serves one upload after another, two seconds each."""
+
+    def __init__(self):
+        self.allotted, self.asked, self.free = [], [], 0.0
+
+    def allot(self, members, mode, shares=None):
+        self.allotted.append((list(members), mode, shares))
+
+    def measured(self, clients):
+        self.asked.append(list(clients))
+        uploads, start = {}, self.free
+        for client in clients:
+            self.free += 2.0
+            uploads[client] = Upload(start, self.free, 1000)
+        return uploads
+
+
+@pytest.mark.parametrize("link", ["paper", "equal", "shared"])
+def test_members_have_the_shares_of_the_link_and_times_are_brought_to_one_unit(config, link):
+    uplink = NotedLink()
+    records, _ = train(config, "uniform", uplink=uplink, link=link, duplicates="physical", rounds=4)
+    experiment, _ = read_experiment(config)
+    fleet, _ = runner.make_fleet(experiment, runner.load_data(experiment.data), 32.0)
+    for record, (members, mode, shares) in zip(records[:-1], uplink.allotted, strict=True):
+        assert (members, mode) == (record["members"], link)
+        assert set(record["note"]["uploads"]) == {str(client) for client in members}
+        if link == "paper":
+            expected = allocate_bandwidth(fleet.compute_time[members], fleet.upload_time[members], 1.0).bandwidth
+            np.testing.assert_allclose(shares, expected, rtol=1e-6)
+        else:
+            assert shares is None
+        if link == "shared":
+            np.testing.assert_allclose(record["upload_time"], 2.0)  # what they waited for others does not count
+    assert uplink.asked == [members for members, _, _ in uplink.allotted]
+
+
+def test_clients_that_start_one_by_one_share_the_link(config):
+    uplink = NotedLink()
+    train(config, "tempo", uplink=uplink, link="paper", rounds=5)
+    assert {mode for _, mode, _ in uplink.allotted} == {"shared"}
