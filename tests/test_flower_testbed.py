@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import threading
 import time
 
 import numpy as np
@@ -12,12 +11,14 @@ import psutil
 import pytest
 
 from fedtempo.cli import main
-from fedtempo.engine.records import CHECKPOINT
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, make_experiment
+from fedtempo.flower.setups import MODEL
+from fedtempo.flower.strategy import MODEL_FILE
 from fedtempo.flower.testbed import Testbed, TestbedSettings
 from fedtempo.flower.testbed_report import report_on
 
+DEADLINE = 40.0
 TABLE = {
     "name": "three nodes",
     "data": {"kind": "synthetic", "clients": 3, "samples": 300},
@@ -33,13 +34,18 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    before = {process.pid for process in psutil.process_iter()}
     with Testbed(
-        TestbedSettings(table=TABLE, model_bytes=200_000, deadline=60.0), tmp_path_factory.mktemp("bed")
+        TestbedSettings(table=TABLE, model_bytes=200_000, deadline=DEADLINE), tmp_path_factory.mktemp("bed")
     ) as bed:
         yield bed
-    left = [p for p in psutil.process_iter(["cmdline"]) if p.pid not in before and "flower-super" in str(p.info)]
-    assert not left, "processes are left behind"
+        begun = [process for one in (bed.superlink, *bed.nodes) if one.pid for process in tree(one.pid)]
+    assert begun
+    assert not [process for process in begun if process.is_running()], "processes are left behind"
+
+
+def tree(pid):
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
 
 
 def simulated(policy, seed, rounds=3):
@@ -67,33 +73,25 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     errors = [one["measured_upload"] / one["predicted_upload"] - 1 for one in uploads]
     assert min(errors) > -0.15, "nobody uploads faster than its share"
     assert np.median(np.abs(errors)) < 0.15
-    np.testing.assert_allclose(np.linalg.norm(model), np.linalg.norm(simulated("weighted", 4)[1]))
+    with np.load(tmp_path / "run" / MODEL_FILE) as saved:
+        np.testing.assert_allclose(saved[MODEL], model, atol=1e-5)
 
 
-def test_a_killed_node_costs_a_deadline_and_a_killed_server_app_goes_on(bed, tmp_path):
-    """Kill a node while it trains, and then the server's own process: a new run takes up the records."""
-    records, killed = tmp_path / "run", threading.Event()
+def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path):
+    """It still counts as connected for a while, so it is asked; the round ends without it, and training goes on."""
 
     def kill_one(record):
-        if "members" in record and not killed.is_set():
-            killed.set()
+        if "members" in record and bed.nodes[0].running:
             bed.nodes[0].kill()
-            for process in psutil.Process(bed.superlink.pid).children(recursive=True):
-                if "flwr-serverapp" in " ".join(process.cmdline()):
-                    process.kill()
 
-    patience = bed.settings
-    with pytest.raises(RuntimeError, match="must complete"):
-        bed.run("full", rounds=4, seed=1, records=records, timeout=240, show=kill_one)
-    assert (records / CHECKPOINT).exists()
-    found = bed.run("full", rounds=4, seed=1, records=records, timeout=400)
-    *_, summary = found
-    assert summary["rounds"] == 4
+    *found, summary = bed.run("full", rounds=3, seed=1, records=tmp_path / "run", timeout=240, show=kill_one)
+    assert summary["rounds"] == 3
     rounds = [record for record in found if "members" in record]
-    assert any(0 in record["failed"] or 0 not in record["members"] for record in rounds)
-    assert patience is bed.settings
-    bed.nodes[0].start()
-    bed.nodes[0].wait_until_ready(120, insist=True)
+    assert 0 not in rounds[0]["failed"]
+    without = [record for record in rounds[1:] if 0 in record["failed"] or 0 not in record["members"]]
+    assert without
+    assert all(record["round_time"] < DEADLINE + 30 for record in rounds)
+    assert rounds[-1]["loss"] < rounds[0]["loss"]
 
 
 def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):

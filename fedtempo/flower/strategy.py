@@ -27,6 +27,7 @@ from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RunFiles
 from fedtempo.engine.run import run_into
 from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.clients import FlowerClients, GridWorkers
@@ -43,6 +44,7 @@ from fedtempo.simulator.clients import SimulatedClients
 Clock = Literal["wall", "simulated"]
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 DEFAULT_DEADLINE = 600.0
+MODEL_FILE = "model.npz"  # beside the records: the arrays at the end
 
 
 class TempoStrategy(Strategy):
@@ -52,7 +54,7 @@ class TempoStrategy(Strategy):
     nominal times of the clients; without one, nodes are asked how many examples they have, and times are learned.
     ``nodes``: the client that each node id stands for; without it, nodes are asked for their partition-id. ``clock``:
     "wall" takes the seconds that rounds really take, "simulated" those that they would take by the fleet's times,
-    for Flower's simulation. ``records``: a folder to write the records to, as the simulator does, and to go on from.
+    for Flower's simulation. ``records``: a folder to write records to, as the simulator does, and to go on from; and the model at the end.
     ``deadline``: seconds after which a round ends without those who have not answered. ``uplink``: the link that
     enforces and measures the bandwidth of uploads. ``evaluate``: whether the function given to ``start`` or the clients
     tell the global loss. ``training``: ``cohort_size``, and as for ``fedtempo.simulate`` ``local_steps``,
@@ -154,6 +156,9 @@ class TempoStrategy(Strategy):
         else:
             run_into(RunFiles(self.records, self._header(described)), loop, show)
         result.arrays = layout.pack(loop.model)
+        if self.records is not None:
+            with whole_file(Path(self.records) / MODEL_FILE, "wb") as stream:
+                np.savez(stream, **{name: array.numpy() for name, array in result.arrays.items()})  # type: ignore[arg-type]
         log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s")
         return result
 
