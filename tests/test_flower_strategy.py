@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 from test_run import SMALL
 
 from fedtempo import allocate_bandwidth
+from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
@@ -19,7 +20,7 @@ from fedtempo.flower.client_app import app as client_app
 from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS
 from fedtempo.flower.setups import MODEL, pack
-from fedtempo.flower.strategy import TempoStrategy
+from fedtempo.flower.strategy import MODEL_FILE, TempoStrategy
 from fedtempo.policies.registry import BUILT_IN
 from fedtempo.randomness import stream
 
@@ -302,3 +303,29 @@ def test_clients_that_start_one_by_one_share_the_link(config):
     uplink = NotedLink()
     train(config, "tempo", uplink=uplink, link="paper", rounds=5)
     assert {mode for _, mode, _ in uplink.allotted} == {"shared"}
+
+
+@pytest.mark.parametrize("policy", ["tempo", "weighted"])
+def test_records_are_read_as_those_of_the_simulator(config, tmp_path, policy, capsys):
+    experiment, table = read_experiment(config)
+    header = runner.make_header(experiment, table, policy, 0)  # as the ready app gives it
+    train(config, policy, rounds=5, records=tmp_path / "runs" / policy, header=header)
+    fleet = str(tmp_path / "clients.csv")
+    for command in (
+        ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html")],
+        ["export", str(tmp_path / "runs"), "-o", str(tmp_path / "rounds.parquet")],
+        ["estimate", str(tmp_path / "runs" / policy), "-o", fleet],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+        assert ended.value.code == 0, capsys.readouterr().err
+    assert policy in (tmp_path / "report.html").read_text()
+    with np.load(tmp_path / "runs" / policy / MODEL_FILE) as saved:
+        assert np.isfinite(saved[MODEL]).all()
+
+
+def test_records_without_a_header_of_their_own_make_a_report(config, tmp_path):
+    train(config, "weighted", rounds=5, records=tmp_path / "run")
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")])
+    assert ended.value.code == 0

@@ -11,9 +11,9 @@ from flwr.serverapp import Grid, ServerApp
 from threadpoolctl import threadpool_limits
 
 from fedtempo.experiments.config import for_policy
-from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
+from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet, make_header
 from fedtempo.flower.link_control import RemoteLink
-from fedtempo.flower.setups import MODEL, from_run_config, pack
+from fedtempo.flower.setups import MODEL, from_run_config, pack, table_of
 from fedtempo.flower.strategy import TempoStrategy
 from fedtempo.randomness import stream
 
@@ -44,6 +44,7 @@ def main(grid: Grid, context: Context) -> None:
         target_accuracy=experiment.stop.target_accuracy,
         max_time=experiment.stop.max_time,
         uplink=_uplink(settings),
+        header=make_header(experiment, table_of(settings), policy, seed),
         **_given(settings),
         **asdict(training),
     )

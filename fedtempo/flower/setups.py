@@ -31,16 +31,25 @@ MODEL, BALLAST = "model", "ballast"  # the arrays that the app sends
 
 def from_run_config(run_config: Mapping[str, Any]) -> Experiment:
     """Return the experiment that a run config names."""
-    return _experiment(
-        str(run_config.get("experiment", "")),
-        str(run_config.get("config", "")),
-        str(run_config.get("preset", DEFAULT_PRESET)),
-    )
+    return _read(*_named(run_config))[0]
+
+
+def table_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain table that it was made from."""
+    return _read(*_named(run_config))[1]
+
+
+def _named(run_config: Mapping[str, Any]) -> tuple[str, str, str]:
+    named = run_config.get("experiment", ""), run_config.get("config", ""), run_config.get("preset", DEFAULT_PRESET)
+    return str(named[0]), str(named[1]), str(named[2])
 
 
 @cache
-def _experiment(table: str, path: str, preset: str) -> Experiment:
-    return make_experiment(json.loads(table), preset) if table else read_experiment(path, preset)[0]
+def _read(table: str, path: str, preset: str) -> tuple[Experiment, dict[str, Any]]:
+    if not table:
+        return read_experiment(path, preset)
+    plain = json.loads(table)
+    return make_experiment(plain, preset), plain
 
 
 def pack(model: Parameters, ballast: int = 0, *salt: int) -> ArrayRecord:

@@ -9,6 +9,7 @@ therefore not used, and say so.
 """
 
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from logging import INFO
@@ -54,7 +55,8 @@ class TempoStrategy(Strategy):
     nominal times of the clients; without one, nodes are asked how many examples they have, and times are learned.
     ``nodes``: the client that each node id stands for; without it, nodes are asked for their partition-id. ``clock``:
     "wall" takes the seconds that rounds really take, "simulated" those that they would take by the fleet's times,
-    for Flower's simulation. ``records``: a folder to write records to, as the simulator does, and to go on from; and the model at the end.
+    for Flower's simulation. ``records``: a folder to write records to, as the simulator does, and to
+    go on from, with a ``header`` of one's own; the model goes there at the end.
     ``deadline``: seconds after which a round ends without those who have not answered. ``uplink``: the link that
     enforces and measures the bandwidth of uploads. ``evaluate``: whether the function given to ``start`` or the clients
     tell the global loss. ``training``: ``cohort_size``, and as for ``fedtempo.simulate`` ``local_steps``,
@@ -78,6 +80,7 @@ class TempoStrategy(Strategy):
         max_time: float | None = None,
         seed: int = 0,
         records: Path | str | None = None,
+        header: Mapping[str, Any] | None = None,
         progress: Callable[[Loop, dict[str, Any]], None] | None = None,
         **training: Any,  # noqa: ANN401
     ) -> None:
@@ -88,7 +91,7 @@ class TempoStrategy(Strategy):
         self.evaluated_by = check_choice("evaluate", evaluate, ("server", "clients"))
         self.uplink, self.deadline = uplink, check_positive("deadline", deadline)
         self.stop = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": max_time}
-        self.seed, self.records, self.progress = seed, records, progress
+        self.seed, self.records, self.header, self.progress = seed, records, header, progress
         self.training = TrainingSettings(
             **({"schedule": "constant", "link": "shared", "duplicates": "physical"} | training)
         )
@@ -154,7 +157,7 @@ class TempoStrategy(Strategy):
             for record in loop.rounds():
                 show(loop, record)
         else:
-            run_into(RunFiles(self.records, self._header(described)), loop, show)
+            run_into(RunFiles(self.records, self._header(described, num_rounds)), loop, show)
         result.arrays = layout.pack(loop.model)
         if self.records is not None:
             with whole_file(Path(self.records) / MODEL_FILE, "wb") as stream:
@@ -213,12 +216,18 @@ class TempoStrategy(Strategy):
         alike = np.ones(len(described))
         return described, Fleet(examples / examples.sum(), alike, alike, alike)
 
-    def _header(self, described: list[Described]) -> dict[str, Any]:
-        """Return what a reader of the records must know."""
+    def _header(self, described: list[Described], num_rounds: int) -> dict[str, Any]:
+        """Return what a reader of the records must know: what was given, or what the strategy itself knows."""
+        if self.header is not None:
+            return dict(self.header)
+        samples = [one.examples or 1 for one in described]
         return {
-            "experiment": "Flower", "policy": str(self.policy), "seed": self.seed,
-            "config": {"training": asdict(self.training), "stop": {}, "policy": {str(self.policy): self.options}},
-            "data_checksum": None, "samples": [one.examples for one in described],
+            "experiment": "Flower app", "preset": None, "policy": str(self.policy), "seed": self.seed,
+            "config": {
+                "training": asdict(self.training), "times": {}, "policy": {str(self.policy): self.options},
+                "stop": {"max_rounds": num_rounds} | {k: v for k, v in self.stop.items() if v is not None},
+            },
+            "data": "of the nodes", "data_checksum": f"{zlib.crc32(repr(samples).encode()):08x}", "samples": samples,
         }  # fmt: skip
 
 
