@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from fedtempo.cli.terminal import console
 from fedtempo.files import whole_file
 
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
-SAMPLES_OF_A_NODE = 100
+SAMPLES_OF_A_NODE, LEAST_SAMPLES, DRAWS_TRIED = 100, 2000, 1000
 SMALL: dict[str, Any] = {
     "name": "testbed",
     "data": {"kind": "synthetic"},
@@ -62,7 +62,7 @@ def run_on_testbed(
     check_positive("--model-megabytes", model_megabytes)
     check_positive("--deadline", deadline)
     check_outputs(config or Path(), json_path)
-    table = _table(config, preset, _over(nodes, rounds, cohort_size, link, target_loss))
+    table = _table(config, preset, nodes, _over(nodes, rounds, cohort_size, link, target_loss))
     settings = TestbedSettings(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns
     )
@@ -150,11 +150,18 @@ def _over(nodes: int, rounds: int, cohort_size: int, link: str | None, target_lo
     return {"data": {"clients": nodes}, "training": training, "stop": stop}
 
 
-def _table(config: Path | None, preset: str, over: dict[str, Any]) -> dict[str, Any]:
+def _table(config: Path | None, preset: str, nodes: int, over: dict[str, Any]) -> dict[str, Any]:
     """Return the experiment as a plain table."""
-    from fedtempo.experiments.config import read_experiment
+    from fedtempo.experiments.config import make_experiment, read_experiment
+    from fedtempo.experiments.runner import load_data
     from fedtempo.experiments.toml import merged
 
     if config is not None:
         return read_experiment(config, preset, over=over)[1]
-    return merged(SMALL | {"data": SMALL["data"] | {"samples": SAMPLES_OF_A_NODE * over["data"]["clients"]}}, over)
+    table = merged(SMALL, over | {"data": {"clients": nodes, "samples": max(SAMPLES_OF_A_NODE * nodes, LEAST_SAMPLES)}})
+    for seed in range(DRAWS_TRIED):  # few clients may lack a class
+        table["data"] = table["data"] | {"seed": seed}
+        with suppress(InputError):
+            load_data(make_experiment(table).data)
+            break
+    return table

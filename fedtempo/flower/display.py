@@ -90,7 +90,7 @@ def live_table(shown: NodesTable, console: Console) -> Iterator[Show]:
 def summary_lines(report: Mapping[str, Any], medians: Mapping[str, float]) -> list[str]:
     """Return in words what the run came to."""
     measured = sum(one["measured_time"] for one in report["rounds"])
-    lines = [f"{len(report['rounds'])} rounds on {report['nodes']} nodes in {measured:,.0f} s"]
+    lines = [f"rounds: {len(report['rounds'])}, nodes: {report['nodes']}, {measured:,.0f} s in all"]
     if "upload_error" in medians:
         lines.append(f"uploads differ from what was predicted by {medians['upload_error']:.1%} in the median")
     if "spread_of_ends" in medians:

@@ -9,7 +9,7 @@ from typing import Self
 
 from fedtempo.checks import InputError
 
-MOST_NODES = 250
+MOST_NODES, DEVICE = 250, "eth0"
 
 
 class Namespaces:
@@ -38,7 +38,7 @@ class Namespaces:
 
     def place(self, number: int) -> tuple[str, str]:
         """Return the namespace and the device of node i."""
-        return self.names[number], "up"
+        return self.names[number], DEVICE
 
     def __enter__(self) -> Self:
         """Make them."""
@@ -49,12 +49,12 @@ class Namespaces:
             for number, name in enumerate(self.names):
                 outside = f"{self.bridge}v{number}"
                 _ip("netns", "add", name)
-                _ip("link", "add", outside, "type", "veth", "peer", "name", "up", "netns", name)
+                _ip("link", "add", outside, "type", "veth", "peer", "name", DEVICE, "netns", name)
                 _ip("link", "set", outside, "master", self.bridge, "up")
                 for command in (
-                    ("address", "add", f"{self.net}.{number + 2}/24", "dev", "up"),
-                    ("link", "set", "up", "up"),
-                    ("link", "set", "lo", "up"),
+                    ("address", "add", f"{self.net}.{number + 2}/24", "dev", DEVICE),
+                    ("link", "set", "dev", DEVICE, "up"),
+                    ("link", "set", "dev", "lo", "up"),
                 ):
                     _ip("-n", name, *command)
         except BaseException:
