@@ -13,6 +13,7 @@ from test_run import SMALL
 
 from fedtempo import allocate_bandwidth
 from fedtempo.cli import main
+from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
@@ -41,7 +42,7 @@ def grid_of(config, policy, seed=0, app=client_app, clients=None):
     return InProcessGrid(app, [{"partition-id": number} for number in range(clients)], run_config)
 
 
-def train(config, policy, grid=None, *, rounds=3, seed=0, **settings):
+def train(config, policy, grid=None, *, rounds=3, seed=0, tells=("loss", "accuracy"), nonsense=False, **settings):
     """Return the records and the model of a run on Flower nodes."""
     experiment, _ = read_experiment(config)
     training, options = for_policy(experiment, policy)
@@ -59,7 +60,8 @@ def train(config, policy, grid=None, *, rounds=3, seed=0, **settings):
 
     def evaluate(server_round, arrays):
         found = trainer.evaluate(arrays[MODEL].numpy())
-        return MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
+        told = {"loss": found.loss, "accuracy": found.accuracy}
+        return MetricRecord({name: told[name] for name in tells} | ({"loss": np.nan} if nonsense else {}))
 
     result = strategy.start(
         grid=grid or grid_of(config, policy, seed),
@@ -329,3 +331,29 @@ def test_records_without_a_header_of_their_own_make_a_report(config, tmp_path):
     with pytest.raises(SystemExit) as ended:
         main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")])
     assert ended.value.code == 0
+
+
+def test_a_run_that_had_ended_gives_its_model_again(config, tmp_path):
+    grid = grid_of(config, "weighted")
+    settings = {"rounds": 4, "records": tmp_path / "run", "nodes": nodes_of(grid)}
+    first, model = train(config, "weighted", grid, **settings)
+    sent = len(grid.sent)
+    again, same = train(config, "weighted", grid, **settings)
+    np.testing.assert_array_equal(same, model)
+    assert (len(first), again, len(grid.sent)) == (5, [], sent)
+    (tmp_path / "run" / MODEL_FILE).unlink()
+    with pytest.raises(ValueError, match="must hold the model of the run that has ended"):
+        train(config, "weighted", grid, **settings)
+
+
+@pytest.mark.parametrize(("tells", "known"), [(("loss",), (True, False)), (("accuracy",), (False, False))])
+def test_what_nobody_tells_is_left_open(config, tmp_path, tells, known):
+    records, _ = train(config, "uniform", tells=tells, records=tmp_path / "run")
+    for record in records:
+        assert tuple(record[name] is not None for name in ("loss", "accuracy")) == known
+    assert "NaN" not in (tmp_path / "run" / RECORDS).read_text()
+
+
+def test_a_loss_that_is_no_number_ends_the_run(config):
+    with pytest.raises(DivergedError, match="the loss is nan"):
+        train(config, "uniform", nonsense=True)

@@ -126,3 +126,20 @@ def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     if "--netns" in arguments:
         names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         assert not [name for name in names.split() if name.startswith("ft")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--nodes", "0"], "--nodes must be a whole number of at least 1"),
+        (["--policy", "nope"], "policy must be one of"),
+        (["--link", "bad"], "training.link must be one of"),
+        (["--model-megabytes", "0.000001"], "the model must have at least its own"),
+        (["--config", "no.toml"], "no such file"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_starts(wrong, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["testbed", *wrong])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

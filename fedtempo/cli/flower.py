@@ -13,7 +13,7 @@ import typer
 
 from fedtempo.checks import InputError, MissingDependencyError, check_count, check_positive
 from fedtempo.cli.options import check_outputs
-from fedtempo.cli.terminal import console
+from fedtempo.cli.terminal import FAILED, console, fail
 from fedtempo.files import whole_file
 
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
@@ -56,7 +56,10 @@ def run_on_testbed(
     from fedtempo.flower.display import NodesTable, live_table, summary_lines
     from fedtempo.flower.testbed import Testbed, TestbedSettings
     from fedtempo.flower.testbed_report import report_on, summary_of
+    from fedtempo.flower.watched import ProcessError
+    from fedtempo.policies.registry import check_name
 
+    check_name(policy)
     for name, count in (("--nodes", nodes), ("--rounds", rounds), ("--cohort-size", cohort_size)):
         check_count(name, count)
     check_positive("--model-megabytes", model_megabytes)
@@ -74,15 +77,18 @@ def run_on_testbed(
         with console().status(f"starting a SuperLink and {nodes} SuperNodes"):
             at_the_end.enter_context(bed)
         shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
-        with live_table(shown, console()) as show:
-            found = bed.run(
-                policy,
-                rounds=rounds,
-                seed=seed,
-                records=records or folder / "records",
-                timeout=rounds * (deadline + ENGINE_SECONDS),
-                show=show,
-            )
+        try:
+            with live_table(shown, console()) as show:
+                found = bed.run(
+                    policy,
+                    rounds=rounds,
+                    seed=seed,
+                    records=records or folder / "records",
+                    timeout=rounds * (deadline + ENGINE_SECONDS),
+                    show=show,
+                )
+        except ProcessError as error:
+            raise typer.Exit(fail(str(error), FAILED)) from None
     report = report_on(found, bed.fleet, training)
     for line in summary_lines(report, summary_of(report)):
         console().print(line)

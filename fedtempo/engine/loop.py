@@ -86,7 +86,7 @@ class Loop:
             "pilot_rounds": self.pilot_rounds,
             "pilot_time": self.pilot_time,
             "loss": None if self.last is None else self.last.loss,
-            "accuracy": None if self.last is None else self.last.accuracy,
+            "accuracy": _accuracy(self.last),
             "time_to_loss": self.reached["loss"],
             "time_to_accuracy": self.reached["accuracy"],
         }
@@ -150,7 +150,7 @@ class Loop:
             aggregate_norm=step.aggregate_norm,
             direction_norm=step.direction_norm,
             loss=None if evaluation is None else evaluation.loss,
-            accuracy=None if evaluation is None else evaluation.accuracy,
+            accuracy=_accuracy(evaluation),
         )
         self._check_numbers(report)
         self.policy.observe(report)
@@ -281,6 +281,11 @@ class Loop:
 
 
 STATE = ("rounds_done", "round_index", "time", "pilot_rounds", "pilot_time", "reached", "ended")
+
+
+def _accuracy(evaluation: Evaluation | None) -> float | None:
+    """Return it where somebody told it."""
+    return None if evaluation is None or math.isnan(evaluation.accuracy) else evaluation.accuracy
 
 
 def _record(time: float, report: RoundReport, sizes: Vector) -> dict[str, Any]:

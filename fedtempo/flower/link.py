@@ -22,12 +22,12 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from fedtempo.checks import InputError, as_integers, as_numbers, check_choice, check_count, check_positive
 from fedtempo.flower.link_connection import Connection, Near
 from fedtempo.flower.link_shaping import TRICKLE, Client, Lane, Upload
+from fedtempo.flower.startable import Startable
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 
 __all__ = ["TRICKLE", "Link", "ShapedLink", "Upload", "check_allotment", "check_clients", "check_rates"]
@@ -102,7 +102,7 @@ def check_allotment(
     return dict.fromkeys(numbers, total_bandwidth / len(numbers) if mode == "equal" else total_bandwidth)
 
 
-class ShapedLink:
+class ShapedLink(Startable):
     """A proxy that shapes what clients send to a server: a port for each client, no privileges, any TCP protocol."""
 
     def __init__(
@@ -151,17 +151,6 @@ class ShapedLink:
         self._loop.close()
         self._loop = self._thread = None
         self.ports = []
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     def allot(self, members: Sequence[int], mode: LinkMode, shares: Sequence[float] | None = None) -> None:
         """Say how these clients upload next: see ``Link.allot``."""

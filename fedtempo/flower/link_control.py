@@ -11,18 +11,18 @@ import socket
 import socketserver
 import threading
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from fedtempo.checks import InputError, as_integers, as_numbers, check_positive
 from fedtempo.flower.link import Link, Upload
+from fedtempo.flower.startable import Startable
 from fedtempo.theory.bandwidth import LinkMode
 
 LINE_BYTES = 1_048_576  # the longest line, enough for tens of thousands of clients
 REQUEST_TIMEOUT = 5.0  # s for a caller to say what it wants, once connected
 
 
-class LinkServer:
+class LinkServer(Startable):
     """Lets other processes call a link, if they know the token."""
 
     def __init__(self, link: Link, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -56,17 +56,6 @@ class LinkServer:
         self._server.cut_off()
         self._server.server_close()
         self._server = self._thread = None
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
 
 class RemoteLink:

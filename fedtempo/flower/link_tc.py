@@ -11,11 +11,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from fedtempo.checks import InputError, check_positive
 from fedtempo.flower.link import TRICKLE, Upload, check_allotment, check_clients, check_rates
+from fedtempo.flower.startable import Startable
 from fedtempo.theory.bandwidth import LinkMode
 
 CLONE_NEWNET = 0x40000000  # setns(2): the file is a network namespace
@@ -86,7 +86,7 @@ class Meter:
         return Upload(self._earlier.start, run.end, self._earlier.size + run.size)
 
 
-class TcLink:
+class TcLink(Startable):
     """A link whose shares are token buckets of the kernel. It needs root, and ``ip`` and ``tc`` of iproute2."""
 
     def __init__(
@@ -133,17 +133,6 @@ class TcLink:
         self._meters.clear()
         for place in self._places:
             _tc(place, "del", check=False)  # the device may be gone by now
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     def allot(self, members: Sequence[int], mode: LinkMode, shares: Sequence[float] | None = None) -> None:
         """Say how these clients upload next: see ``Link.allot``. Mode ``shared`` is refused."""

@@ -8,6 +8,7 @@ start again from w₀, which Flower's loop of rounds does not know. ``configure_
 therefore not used, and say so.
 """
 
+import math
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from fedtempo.checks import InputError, check_choice, check_positive
+from fedtempo.checks import InputError, check_choice, check_count, check_positive
 from fedtempo.engine.clients import Clients
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RunFiles
@@ -86,7 +87,7 @@ class TempoStrategy(Strategy):
     ) -> None:
         """Check the settings; nodes are looked for at the start."""
         self.policy, self.options, self.fleet, self.nodes = policy, dict(options or {}), fleet, nodes
-        self.min_available_nodes = min_available_nodes if fleet is None else max(min_available_nodes, 1)
+        self.min_available_nodes = check_count("min_available_nodes", min_available_nodes)
         self.clock = check_choice("clock", clock, ("wall", "simulated"))
         self.evaluated_by = check_choice("evaluate", evaluate, ("server", "clients"))
         self.uplink, self.deadline = uplink, check_positive("deadline", deadline)
@@ -110,19 +111,19 @@ class TempoStrategy(Strategy):
         began, layout = time.monotonic(), Layout(initial_arrays)
         described, fleet = self._find_clients(grid)
         messenger = Messenger(grid, {one.node: number for number, one in enumerate(described)})
-        result, rounds = Result(), [0]
+        result, running = Result(), list[Loop]()
 
         def evaluate(model: Parameters) -> Evaluation | None:
+            number = running[0].rounds_done if running else 0
             if self.evaluated_by == "clients":
                 return _ask_all(
-                    messenger, fleet, layout.pack(model), dict(evaluate_config or {}), self.deadline, rounds[0]
+                    messenger, fleet, layout.pack(model), dict(evaluate_config or {}), self.deadline, number
                 )
-            if evaluate_fn is None:
+            metrics = None if evaluate_fn is None else evaluate_fn(number, layout.pack(model))
+            if metrics is None:
                 return None
-            metrics = evaluate_fn(rounds[0], layout.pack(model))
-            if metrics is not None:
-                result.evaluate_metrics_serverapp[rounds[0]] = metrics
-            return None if metrics is None else _evaluation(metrics)
+            result.evaluate_metrics_serverapp[number] = metrics
+            return _evaluation(metrics)
 
         real = FlowerClients(
             messenger=messenger, layout=layout, fleet=fleet, training=self.training, evaluate=evaluate,
@@ -145,14 +146,13 @@ class TempoStrategy(Strategy):
         )  # fmt: skip
 
         def show(loop: Loop, record: dict[str, Any]) -> None:
-            rounds[0] = loop.rounds_done + 1
             if "members" in record:
                 result.train_metrics_clientapp[loop.rounds_done] = _metrics(record)
                 log(INFO, _line(loop.rounds_done, num_rounds, record))
             if self.progress is not None:
                 self.progress(loop, record)
 
-        rounds[0] = 1
+        running.append(loop)
         if self.records is None:
             for record in loop.rounds():
                 show(loop, record)
@@ -160,8 +160,7 @@ class TempoStrategy(Strategy):
             run_into(RunFiles(self.records, self._header(described, num_rounds)), loop, show)
         result.arrays = layout.pack(loop.model)
         if self.records is not None:
-            with whole_file(Path(self.records) / MODEL_FILE, "wb") as stream:
-                np.savez(stream, **{name: array.numpy() for name, array in result.arrays.items()})  # type: ignore[arg-type]
+            result.arrays = _kept(Path(self.records) / MODEL_FILE, result.arrays, ended_before=loop.ended is None)
         log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s")
         return result
 
@@ -231,6 +230,18 @@ class TempoStrategy(Strategy):
         }  # fmt: skip
 
 
+def _kept(path: Path, arrays: ArrayRecord, *, ended_before: bool) -> ArrayRecord:
+    """Write the trained model beside the records; return the one that is there if the run had ended before."""
+    if ended_before:
+        if not path.exists():
+            raise InputError(f"{path.parent} must hold the model of the run that has ended there, got none; delete it")
+        with np.load(path) as saved:
+            return ArrayRecord({name: Array(saved[name]) for name in saved.files})
+    with whole_file(path, "wb") as stream:
+        np.savez(stream, **{name: array.numpy() for name, array in arrays.items()})  # type: ignore[arg-type]
+    return arrays
+
+
 def _ask_all(
     messenger: Messenger, fleet: Fleet, arrays: ArrayRecord, config: dict[str, Any], seconds: float, server_round: int
 ) -> Evaluation | None:
@@ -238,7 +249,8 @@ def _ask_all(
     clients = np.flatnonzero(messenger.online()).tolist()
     configs = [config | {ROUND: server_round, CLIENT: client} for client in clients]
     replies = messenger.collect(messenger.send(clients, MessageType.EVALUATE, arrays, configs), seconds)
-    found = {client: _evaluation(reply.numbers()) for client, reply in replies.items() if reply.error is None}
+    told = {client: _evaluation(reply.numbers()) for client, reply in replies.items() if reply.error is None}
+    found = {client: one for client, one in told.items() if one is not None}
     if not found:
         return None
     share = fleet.data_share[list(found)] / fleet.data_share[list(found)].sum()
@@ -246,13 +258,14 @@ def _ask_all(
     return Evaluation(float(share @ losses), float(share @ accuracies))
 
 
-def _evaluation(metrics: Mapping[str, Any]) -> Evaluation:
-    """Return the metrics that are a loss and an accuracy, by their names."""
+def _evaluation(metrics: Mapping[str, Any]) -> Evaluation | None:
+    """Return the metrics that are a loss and an accuracy, by their names; None without a loss."""
 
-    def named(part: str) -> float:
-        return next((float(value) for name, value in metrics.items() if part in name.lower()), float("nan"))
+    def named(part: str) -> float | None:
+        return next((float(value) for name, value in metrics.items() if part in name.lower()), None)
 
-    return Evaluation(named("loss"), named("acc"))
+    loss, accuracy = named("loss"), named("acc")
+    return None if loss is None else Evaluation(loss, math.nan if accuracy is None else accuracy)
 
 
 def _metrics(record: Mapping[str, Any]) -> MetricRecord:

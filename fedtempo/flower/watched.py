@@ -17,11 +17,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 import psutil
 
 from fedtempo.checks import check_positive
+from fedtempo.flower.startable import Startable
 
 MARK = "FEDTEMPO_PROCESS"  # the environment variable that all processes of one tree carry
 OFFLINE = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -75,7 +75,7 @@ class ProcessError(RuntimeError):
     """A process that did not do what it was started for. The message quotes the end of its log."""
 
 
-class FlowerProcess:
+class FlowerProcess(Startable):
     """One process and all that it starts in turn; as a context, started on entry and ended on exit."""
 
     def __init__(
@@ -90,15 +90,6 @@ class FlowerProcess:
         self._mark = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
-
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the process and all that it started, in whatever way the block ended."""
-        self.stop()
 
     @property
     def running(self) -> bool:
