@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# pip of $(PYTHON) installs into the environment: no ensurepip, which some distributions leave out.
-INSTALL := $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install --quiet -c constraints.txt
+# pip of the Python that made the environment installs into it: no ensurepip, which some distributions leave out.
+INSTALL := "$$(readlink -f $(BIN)/python)" -m pip --disable-pip-version-check --python $(BIN)/python install --quiet -c constraints.txt
 
-.PHONY: help demo test check lint bench format hooks clean
+.PHONY: help demo flower test check lint bench format hooks clean
 
 help:
 	@echo "make demo    compare five policies on Setup 2: table, demo/report.html"
+	@echo "make flower  install what fedtempo testbed needs"
 	@echo "make test    run the tests"
 	@echo "make check   lint, types, direction of imports, tests"
 	@echo "make bench   measure, as ratios, what the documentation claims"
@@ -20,6 +21,8 @@ demo: $(VENV)/.report
 	@mkdir -p demo
 	$(BIN)/fedtempo compare configs/setup2.toml --policies uniform,weighted,statistical,proposed,tempo --seeds 3 \
 	  --target-loss 1.0 -o demo/runs --report demo/report.html
+
+flower: $(VENV)/.flower
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto
@@ -54,6 +57,10 @@ $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[report]'
 	@touch $@
 
+$(VENV)/.flower: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[flower,report]'
+	@touch $@ $(VENV)/.report
+
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[cvx,dev,flower,ray,report,torch]'
-	@touch $@ $(VENV)/.report
+	@touch $@ $(VENV)/.flower $(VENV)/.report

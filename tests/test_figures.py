@@ -44,7 +44,14 @@ def runs(tmp_path_factory):
 
 def hand_made(loss, round_time=1.0, **more) -> Run:
     loss = np.array(loss, dtype=float)
-    values = {"folder": Path("x"), "header": {}, "summary": {}, "records": [], "policy": "p", "seed": 0} | more
+    values = {
+        "folder": Path("x"),
+        "header": {"config": {}},
+        "summary": {},
+        "records": [],
+        "policy": "p",
+        "seed": 0,
+    } | more
     time = round_time * np.arange(1.0, loss.size + 1)
     return Run(**values, pilot_time=0.0, time=time, loss=loss, accuracy=loss / 10)
 

@@ -26,6 +26,7 @@ from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
 from fedtempo.experiments.paper import SETUPS
 from fedtempo.experiments.results import Run, read_run, read_runs
 from fedtempo.experiments.tables import (
+    amount,
     factor,
     gains_table,
     interval,
@@ -159,7 +160,8 @@ def test_statistics_of_times_are_those_of_the_textbook(config, tmp_path):
     value, low, high = ratio(found["uniform"], found["weighted"])
     assert value == pytest.approx(uniform.mean() / found["weighted"].seconds.mean())
     assert low <= value <= high
-    assert seconds(found["uniform"]) == f"{uniform.mean():,.0f} ± {uniform.std(ddof=1):,.0f}"
+    mean = uniform.mean()
+    assert seconds(found["uniform"]) == f"{amount(mean)} ± {amount(uniform.std(ddof=1), mean)}"
     assert "–" in interval(found["uniform"])
     late = times_to(runs, target, time_limit=float(np.sort(uniform)[1]))["uniform"]
     assert late.missed == 2
@@ -220,8 +222,15 @@ def test_a_diverging_run_is_part_of_the_comparison(config, tmp_path):
     config.write_text(config.read_text().replace("step_size = 0.05", "step_size = 1e9"))
     arguments = ["--policies", "uniform,weighted", "--seeds", 1, "--target-loss", 1.4, "-o", tmp_path / "runs"]
     assert command("compare", config, *arguments, "--json", tmp_path / "runs.json") == 0
-    _, weighted = json.loads((tmp_path / "runs.json").read_text())
+    uniform, weighted = json.loads((tmp_path / "runs.json").read_text())
     assert not weighted["reached"]
+    trained = [run.time[-1] for run in read_runs([tmp_path / "runs"]) if run.summary["end"] == "max_rounds"]
+    assert len(trained) == 1, "uniform is not the one to diverge"
+    assert [row["time_to_target"] for row in (uniform, weighted)] == trained * 2, "as in the table"
+    limited = [*arguments, "--time-limit", 70, "--json", tmp_path / "limited.json"]
+    assert command("compare", config, *limited) == 0
+    _, weighted = json.loads((tmp_path / "limited.json").read_text())
+    assert weighted["time_to_target"] == 70.0
 
 
 def test_a_ray_cluster_runs_the_same_grid(config, tmp_path):
@@ -337,7 +346,7 @@ def test_small_reproductions_of_the_impact_of_k_and_e(config, tmp_path):
         for row, path in ((row, path) for row in rows for path in (tmp_path / "runs").rglob(RECORDS)):
             run = read_run(path)
             if what == "impact-of-k" and sum(run.trained[0]["counts"]) == int(row[0]):
-                assert f"{run.time_to(loss=1.2) or run.time[-1]:,.0f}" in row[1]
+                assert amount(run.time_to(loss=1.2) or run.time[-1]) in row[1]
     assert command("reproduce", "table9", "-o", tmp_path / "out") == 2
 
 
@@ -430,22 +439,22 @@ def test_missed_runs_make_bounds_and_are_never_dropped():
     target = Target(loss=0.5)
     heading, uniform, ours = cells(time_table(runs, target))
     assert heading[4] == "over proposed-oracle"
-    assert uniform[:5] == ["uniform", "30 ± 0", "-", "3", "< 3.00 ×"]  # 30 s over more than (8 + 12)/2 s
-    assert ours[1:3] == ["> 10, 1 of 2 not reached", "-"]
+    assert uniform[:5] == ["uniform", "30.0 ± 0.0", "-", "3", "< 3.00 ×"]  # 30 s over more than (8 + 12)/2 s
+    assert ours[1:4] == ["> 10.0, 1 of 2 not reached", "-", "> 2"]
     never = [made_up(policy, 0, [2.0, 1.9], 5.0) for policy in ("uniform", "proposed-oracle")]
     assert [row[4] for row in cells(time_table(never, target))[1:]] == ["-", "1"]
     steps = cells(gains_table(runs, target, [], 1))
     # Constant times of members: on an equal link member 0, drawn twice, has 2/3 of it for twice the work.
     equal = max(1 + 2 * 0.5 / (2 / 3), 2 + 0.25 / (1 / 3))
-    assert steps[1][1] == f"{3 * equal:,.0f}"
+    assert steps[1][1] == f"{3 * equal:.2f}"
     shared = cohort_round_time([1.0, 2.0], [0.5, 0.25], link="shared")
-    assert steps[5][1] == f"> {(2 + 3) / 2 * shared:,.0f}, 1 of 2 not reached"
+    assert steps[5][1] == f"> {(2 + 3) / 2 * shared:.2f}, 1 of 2 not reached"
     assert steps[5][2].startswith("< ")
 
 
 @pytest.mark.parametrize(
     ("rounds", "said"),
-    [([10.0], "-"), ([10.0, 11.0], "-"), ([10.0, 10.0, 13.0], "7–15"), ([10.0, 10.0, 100.0], "up to 169")],
+    [([10.0], "-"), ([10.0, 11.0], "-"), ([10.0, 10.0, 13.0], "6.7–15.3"), ([10.0, 10.0, 100.0], "up to 169.1")],
 )
 def test_intervals_take_three_seeds_and_are_not_cut_at_0(rounds, said):
     times = times_to([made_up("uniform", s, [1.0], taken) for s, taken in enumerate(rounds)], Target(loss=1.0))[
@@ -471,8 +480,8 @@ def test_pilots_are_left_out_and_counted():
     runs = [made_up("uniform", 0, [1.0], 30.0), made_up("proposed", 0, [1.0], 10.0, pilot=20.0)]
     heading, uniform, proposed = cells(time_table(runs, Target(loss=1.0), {"uniform": (5.0, 1.0), "proposed": None}))
     assert heading[4:] == ["over proposed", "pilots (s)", "with pilots (s)", "over proposed, with pilots", "paper (s)"]
-    assert uniform[4:] == ["3.00 ×", "none", "30", "1.00 ×", "5 ± 1"]
-    assert proposed[4:] == ["1", "20", "30", "1", "not reached"]
+    assert uniform[4:] == ["3.00 ×", "none", "30.0", "1.00 ×", "5 ± 1"]
+    assert proposed[4:] == ["1", "20.0", "30.0", "1", "not reached"]
 
 
 def test_tables_of_rounds_and_round_times_are_those_of_the_theory():

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_grid import cells, made_up
 from typer.testing import CliRunner
 
 from fedtempo.checks import InputError
 from fedtempo.cli import app
 from fedtempo.experiments import leaderboard
+from fedtempo.experiments.comparison import Target
 from fedtempo.experiments.leaderboard import GRIDS, SetupGrid, rank
 from fedtempo.experiments.toml import merged
+from fedtempo.experiments.tuning import Candidate
 
 CONFIG = """
 name = "small"
@@ -42,7 +45,7 @@ duplicates = "physical"
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     (tmp_path / "setup2.toml").write_text(CONFIG)
-    monkeypatch.setitem(GRIDS, "setup2", SetupGrid((0.01, 0.03), (2, 3), (0.005, 0.01), 200.0))
+    monkeypatch.setitem(GRIDS, "setup2", SetupGrid((0.01, 0.03), (2, 3), (0.005, 0.01), (2, 3), 200.0))
     monkeypatch.setattr(leaderboard, "MOMENTA", (0.5,))
     return tmp_path
 
@@ -64,8 +67,8 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         table = (small / "out" / f"setup2-{channel}-{regime}.md").read_text()
         lines = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
         assert sorted(line[0].strip("| ") for line in lines) == ["fedbuff", "tempo", "weighted"]
-        seconds = [float(line[1].strip("> ").replace(",", "")) for line in lines]
-        assert seconds == sorted(seconds)
+        places = [(int(line[5].split()[0]), float(line[1].strip("> ").replace(",", ""))) for line in lines]
+        assert places == sorted(places), "by missed runs, then by time"
         assert all(len(line[4].split()) == 2 for line in lines)  # every draw is shown
         assert all("of 4" in line[5] for line in lines)
         assert (small / "out" / f"setup2-{channel}-{regime}.png").stat().st_size > 5000
@@ -100,9 +103,43 @@ def test_the_interval_of_a_geometric_mean_is_one_of_logarithms():
 
     draws = [Draw(100.0), Draw(200.0), Draw(400.0)]
     half = 4.302653 * np.log(2) / 3**0.5  # Student's t with 2 degrees of freedom
-    assert leaderboard._interval_of(draws, None) == f"{200 / np.exp(half):,.0f}–{200 * np.exp(half):,.0f}"
+    assert leaderboard._interval_of(draws, None) == f"{200 / np.exp(half):,.1f}–{200 * np.exp(half):,.0f}"
     assert leaderboard._interval_of(draws[:2], None) == "-"
     assert leaderboard._interval_of([*draws, Draw(400.0, missed=1)], None) == "-", "its time is a bound"
+
+
+def of_draws(policy, *draws):
+    """Return the candidates of a policy, one for each draw, from whether each draw's run reached loss 1 and when."""
+    found = []
+    for seconds, end in draws:
+        run = made_up(policy, 0, [1.0 if end == "target" else 2.0], seconds, end=end)
+        run.header["config"]["stop"] = {"target_loss": 1.0, "max_time": 100.0}
+        found.append(Candidate(policy, {"step_size": 0.1}, 2, []))
+        found[-1].__dict__["runs"] = [run]
+    return found
+
+
+def test_who_misses_the_target_is_never_first_however_soon_it_ends(tmp_path):
+    ranked = {
+        "proposed-oracle": of_draws("proposed-oracle", (5.0, "target"), (5.0, "target")),
+        "kvib": of_draws("kvib", (1.0, "diverged"), (1.0, "diverged")),
+        "fedcs": of_draws("fedcs", (2.0, "max_rounds"), (2.0, "target")),
+        "uniform": of_draws("uniform", (90.0, "target"), (90.0, "target")),
+        "weighted": of_draws("weighted", (60.0, "target"), (60.0, "target")),
+    }
+    table = leaderboard.ranking_table(ranked, {p: found[0] for p, found in ranked.items()}, Target(loss=1.0))
+    heading, *rows = cells(table)
+    assert heading[3] == "to weighted", "tempo is not there, and the first stands for it"
+    assert [row[0] for row in rows] == ["weighted", "uniform", "fedcs", "kvib", "proposed-oracle"]
+    assert [row[3] for row in rows] == ["1", "1.50 ×", "> 0.033 ×", "> 1.67 ×", "0.083 ×"]
+    assert rows[3][1:3] == ["> 100", "-"], "diverged runs stand at the limit"
+    assert rows[3][4] == ">100 >100"
+    assert "Outside the ranking, with pilots taken for granted: proposed-oracle." in table
+    ours = ranked | {"tempo": of_draws("tempo", (70.0, "target"), (100.0, "max_time"))}
+    rows = cells(leaderboard.ranking_table(ours, {p: found[0] for p, found in ours.items()}, Target(loss=1.0)))
+    assert {row[0]: row[3] for row in rows}["kvib"] == "-", "of two bounds nothing is known"
+    leaderboard.draw_ranking(ours, Target(loss=1.0), "made up", tmp_path / "ranking.png")
+    assert (tmp_path / "ranking.png").stat().st_size > 5000
 
 
 def test_traces_take_the_place_of_upload_times(small):

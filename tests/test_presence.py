@@ -39,6 +39,7 @@ def report(plan, failed=None):
         "mean_gradient_norm",
         "update_norm",
         "step_size",
+        "local_steps",
     )
     return RoundReport(
         plan=plan, round_index=0, round_time=1.0, **dict.fromkeys(measured, nothing), mean_loss=nothing, failed=failed,

@@ -412,3 +412,48 @@ def test_another_file_in_a_runs_place_is_refused(config, tmp_path):
     (tmp_path / "out" / RECORDS).write_text("no records\n")
     with pytest.raises(InputError, match="got something else in line 1"):
         whole_run(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("local_steps = 5", "local_steps = 5\nevaluate_every = 1"),
+        ("[model]", "seed = 0\n[model]"),
+        ("mean = 1.0", "mean = 1"),
+        ("losses = [2.2, 2.1]", "losses = [2.2]"),  # of another policy
+        ('name = "small"', 'name = "little"'),
+    ],
+)
+def test_a_run_goes_on_however_its_file_is_written(config, tmp_path, old, new):
+    stopped_run(config, tmp_path / "out")
+    assert old in SMALL
+    config.write_text(SMALL.replace(old, new, 1))
+    rounds, (experiment, table) = [], read_experiment(config)
+    runner.run(
+        experiment, table, policy="uniform", seed=0, folder=tmp_path / "out",
+        progress=lambda simulation, record: rounds.append(record.get("round")),
+    )  # fmt: skip
+    assert rounds == [3, 4, 5, None], "a checkpoint stands after the third round"
+    config.write_text(SMALL)
+    _, *whole = whole_run(config, tmp_path / "whole").splitlines()
+    assert (tmp_path / "out" / RECORDS).read_bytes().splitlines()[1:] == whole
+
+
+def test_headers_of_other_settings_are_compared_as_they_are(config, tmp_path):
+    stopped_run(config, tmp_path / "out")
+    change_header(tmp_path / "out", lambda header: header["config"]["training"].update(old_setting=1))
+    with pytest.raises(InputError, match=r"\(config.training.old_setting: 1 there, nothing here\)"):
+        whole_run(config, tmp_path / "out")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"header":{"pol'])
+def test_runs_killed_at_their_start_are_passed_over(config, compiled, tmp_path, capsys, content):
+    whole_run(config, tmp_path / "runs" / "a")
+    (tmp_path / "runs" / "b").mkdir()
+    (tmp_path / "runs" / "b" / RECORDS).write_bytes(content)
+    for reader, page in (("report", "x.html"), ("export", "x.csv"), ("estimate", "y.csv")):
+        assert command(reader, tmp_path / "runs", "-o", tmp_path / page) == 0
+        (note,) = (line for line in capsys.readouterr().err.splitlines() if "passed over" in line)
+        assert note.startswith(f"note: {tmp_path / 'runs' / 'b' / RECORDS} without a line passed over")
+    assert command("report", tmp_path / "runs" / "b", "-o", tmp_path / "x.html") == 2
+    assert "must hold records of runs (records.jsonl), got none" in capsys.readouterr().err

@@ -16,13 +16,14 @@ from test_run import SMALL
 from fedtempo import InputError
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments import runner
-from fedtempo.experiments.comparison import Target, times_to
+from fedtempo.experiments import report_data, runner
+from fedtempo.experiments.comparison import Target, Times, times_to
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.figures import styles
 from fedtempo.experiments.report import as_toml, write_report
-from fedtempo.experiments.report_data import choose_target, headline, plot_data, seconds, sections
+from fedtempo.experiments.report_data import choose_target, headline, labelled, plot_data, sections, why_missed
 from fedtempo.experiments.results import read_runs
+from fedtempo.experiments.tables import amount
 
 pytest.importorskip("plotly")
 
@@ -84,9 +85,9 @@ def test_the_table_has_the_numbers_of_the_records(folder, runs, tmp_path):
         cells = re.findall(r"<td>(.*?)</td>", row)
         assert taken.mean() > 1000, "the numbers must need separators"
         assert cells[0] == f"{(taken + pilots).mean():,.0f} ± {(taken + pilots).std(ddof=1):,.0f}"
-        assert cells[1] == "–", "two seeds make no interval"
+        assert cells[1] == "-", "two seeds make no interval"
         alone = [f"{pilots.mean():,.0f}", f"{taken.mean():,.0f} ± {taken.std(ddof=1):,.0f}"]
-        assert cells[4:6] == (alone if policy == "proposed" else ["–", "–"])
+        assert cells[4:6] == (alone if policy == "proposed" else ["none", "-"])
         assert cells[6] == "0 of 2"
 
 
@@ -115,6 +116,98 @@ def test_the_headline_names_the_first_and_the_ratios(runs):
     alone = {"uniform": times["uniform"]}
     assert headline(alone, TARGET).startswith("uniform reached loss 1.95 after"), "there are no pilots to speak of"
     assert "pilots" not in headline(alone, TARGET)
+
+
+def ended_at(run, **stop):
+    return replace(run, header=run.header | {"config": run.header["config"] | {"stop": stop}})
+
+
+def times_of(policy, seconds, *, missed=0, pilots=0.0, oracle=False):
+    reached = np.array([place >= missed for place in range(3)])
+    return Times(policy, (0, 1, 2), np.full(3, seconds), np.full(3, pilots), reached, np.ones(3), oracle)
+
+
+def test_a_headline_names_a_few_and_says_how_many_more_there_are():
+    times = {f"p{n}": times_of(f"p{n}", 100.0 * n) for n in range(1, 20)}
+    said = headline(times, TARGET)
+    assert said.startswith("p1 was first at loss 1.95 after 100 s in the mean of 3 seeds. p2 took 2.00 times as long")
+    assert said.endswith("p4 took 4.00 times as long (95 % interval 4.00–4.00); and 15 more below.")
+    missed = {label: replace(one, reached=np.zeros(3, dtype=bool)) for label, one in times.items()}
+    assert headline(missed, TARGET).endswith("p1 in 0 of 3, p2 in 0 of 3, p3 in 0 of 3, and 16 more below.")
+    assert "more below" not in headline({label: times[label] for label in list(times)[:5]}, TARGET)
+
+
+def test_who_takes_pilots_for_granted_is_told_apart(runs, tmp_path):
+    times = {"oracle": times_of("oracle", 1.0, oracle=True), "uniform": times_of("uniform", 300.0)}
+    outside = "Outside this ranking, with pilots taken for granted, oracle reached it after 1.00 s."
+    reached = "uniform reached loss 1.95 after 300 s"
+    assert headline(times, TARGET) == f"{reached} in the mean of 3 seeds. {outside}"
+    times["proposed"] = times_of("proposed", 200.0, pilots=200.0)
+    said = headline(times, TARGET)
+    assert said.startswith("uniform was first at loss 1.95 after 300 s, pilots counted, in the mean of 3 seeds.")
+    assert said.endswith(f"With all pilots left out, proposed would be first, after 200 s. {outside}")
+    alone = {label: times_of(label, seconds, oracle=True) for label, seconds in (("K = 1", 9.0), ("K = 2", 8.0))}
+    assert headline(alone, TARGET).startswith("K = 2 was first at loss 1.95 after 8.00 s, pilots taken for granted,")
+    named = [
+        replace(run, header=run.header | {"policy": "proposed-oracle"}, policy="proposed-oracle")
+        if run.policy == "uniform"
+        else run
+        for run in runs
+    ]
+    page = written(named, tmp_path, TARGET)
+    rows = re.findall(r"<tr[^>]*><th[^>]*><svg.*?</svg>(.*?)</th>(.*?)</tr>", page)
+    assert [name for name, _ in rows] == ["proposed", "proposed-oracle"]
+    told = re.findall(r"<td>(.*?)</td>", rows[1][1])
+    assert [*told[:3], told[4]] == ["-", "-", "-", "taken for granted"]
+    assert "±" in told[5]
+    assert "Below all others, with pilots taken for granted: proposed-oracle." in page
+
+
+def test_why_runs_missed_the_target_is_said_as_it_was(runs):
+    ends = {
+        "target": "ended at another target",
+        None: "not finished",
+        "diverged": "diverged",
+        "max_time": "at the limit",
+    }
+    for end, word in ends.items():
+        assert why_missed([replace(runs[0], summary={"end": end})], Target(loss=1e-6)) == f"1 {word}"
+    assert why_missed([replace(runs[0], summary={"end": "target"})], TARGET) == "1 after the limit"
+
+
+def test_runs_with_other_targets_share_the_easiest_and_are_not_called_equal(runs, tmp_path):
+    ends = {"proposed": {"target_loss": 1.9, "target_accuracy": 0.5}, "uniform": {"target_loss": 1.95, "max_rounds": 9}}
+    mixed = [ended_at(run, **ends[run.policy]) for run in runs]
+    assert choose_target(mixed) == Target(loss=1.95)
+    assert choose_target([ended_at(run, target_loss=1.9, target_accuracy=0.7) for run in runs[:1]] + mixed[:2]) == (
+        Target(loss=1.9, accuracy=0.5)
+    )
+    shorter = ended_at(replace(runs[2], records=runs[2].records[:-1]), target_loss=2.5)
+    (section,) = sections([*runs, shorter, runs[0]])
+    assert (section.duplicates, section.other_ends, len(section.runs)) == (1, 1, 4)
+    page = written([*runs, shorter, runs[0]], tmp_path)
+    assert "1 run given twice, each counted once. 1 run with another end left out: longer ones" in page
+
+
+def test_labels_are_short_where_that_tells_runs_apart_and_take_one_look_at_each_run(runs, monkeypatch):
+    def with_ratio(run, value):
+        config = run.header["config"] | {"policy": {"uniform": {"beta_over_alpha": value}}}
+        return replace(run, header=run.header | {"config": config})
+
+    far = [with_ratio(run, value) for run, value in zip(runs[2:], (1177.017519697371, 63.88), strict=True)]
+    assert [run.policy for run in labelled(far)] == [
+        "uniform, beta_over_alpha 1,177",
+        "uniform, beta_over_alpha 63.88",
+    ]
+    near = [with_ratio(run, value) for run, value in zip(runs[2:], (1177.01, 1177.02), strict=True)]
+    assert [run.policy for run in labelled(near)] == [
+        "uniform, beta_over_alpha 1177.01",
+        "uniform, beta_over_alpha 1177.02",
+    ]
+    looks, plain = [], report_data._differing
+    monkeypatch.setattr(report_data, "_differing", lambda settings: looks.append(len(settings)) or plain(settings))
+    labelled(runs * 5)
+    assert sorted(looks) == [10, 10, 20], "once for all runs, once for those of each policy"
 
 
 def test_the_target_is_the_one_of_the_configuration_or_a_loss_that_all_reach(runs):
@@ -262,7 +355,7 @@ def test_a_report_of_nothing_is_refused(tmp_path):
     ("value", "said"), [(0, "0"), (1234.5, "1,234"), (99.96, "100.0"), (0.01234, "0.0123"), (3.14159, "3.14")]
 )
 def test_seconds_have_three_digits(value, said):
-    assert seconds(value) == said
+    assert amount(value) == said
 
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -278,6 +371,11 @@ addEventListener("load", async () => {
   while (root.dataset.ready !== "true" && !root.dataset.errors) await pause();
   const traces = () => page.querySelectorAll(".plot .trace").length;
   Object.assign(told, root.dataset, { plots: page.querySelectorAll(".plot .main-svg").length, before: traces() });
+  const hint = page.querySelector(".hint"), table = page.querySelector(".scroll");
+  table.scrollLeft = 9999;
+  const name = page.querySelector("tbody th").getBoundingClientRect(), edge = table.getBoundingClientRect();
+  Object.assign(told, { hint: getComputedStyle(hint).display, scrolled: table.scrollLeft > 0 });
+  Object.assign(told, { named: name.left >= edge.left - 1, share: name.width / edge.width });
   const pressed = {};
   for (const button of page.querySelectorAll("button")) {
     button.click();
@@ -315,6 +413,11 @@ def test_a_browser_draws_the_page_without_error_or_sideways_scrolling(runs, tmp_
     assert int(told["width"]) == width, "the page must have been as narrow as asked"
     assert told["overflow"] == "0"
     assert int(told["wide"]) <= width
+    narrow = width < 760
+    assert told["hint"] == ("block" if narrow else "none"), "a table that scrolls says so"
+    if narrow:
+        assert (told["scrolled"], told["named"]) == ("true", "true"), "who a row is about stays in sight"
+        assert float(told["share"]) < 0.6
     # For each of two groups: a band and a mean in three panels, a scatter in two, a box with a place to point at. Seeds
     # replace a band by two.
     traces = 2 * (3 * 2 + 2 + 2)

@@ -49,7 +49,8 @@ def report_of(plan, round_index, loss, *, failed=(), compute_time=1.0, upload_ti
 
     return RoundReport(
         plan=plan, round_index=round_index, round_time=1.0, compute_time=of(compute_time), upload_time=of(upload_time),
-        step_size=one, largest_gradient_norm=one, mean_gradient_norm=one, update_norm=one, mean_loss=of(loss),
+        step_size=one, local_steps=np.ones(members.size, dtype=np.int64), largest_gradient_norm=one,
+        mean_gradient_norm=one, update_norm=one, mean_loss=of(loss),
         failed=np.isin(members, failed), residual_norm=one, aggregate_norm=1.0, direction_norm=1.0, loss=None,
         accuracy=None,
     )  # fmt: skip

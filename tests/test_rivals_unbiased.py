@@ -80,8 +80,8 @@ def report_of(plan, norms, failed=None):
     norm = np.asarray(norms, dtype=np.float64)[plan.members]
     return RoundReport(
         plan=plan, round_index=0, round_time=1.0, compute_time=np.ones(size), upload_time=np.ones(size),
-        step_size=np.ones(size), largest_gradient_norm=norm, mean_gradient_norm=norm, update_norm=norm, mean_loss=norm,
-        residual_norm=norm,
+        step_size=np.ones(size), local_steps=np.ones(size, dtype=np.int64), largest_gradient_norm=norm,
+        mean_gradient_norm=norm, update_norm=norm, mean_loss=norm, residual_norm=norm,
         failed=np.zeros(size, dtype=bool) if failed is None else failed, aggregate_norm=1.0, direction_norm=1.0,
         loss=None, accuracy=None,
     )  # fmt: skip

@@ -525,7 +525,7 @@ def test_files_lie_beside_the_configuration_or_where_the_command_is_given(tmp_pa
     (tmp_path / "here" / "b.up").write_text("1\n2\n")
     monkeypatch.chdir(tmp_path / "here")
     experiment, table = read_experiment(config)
-    assert experiment.channel.traces == (str(tmp_path / "there" / "R.CSV"), "b.up")
+    assert experiment.channel.traces == (str(tmp_path / "there" / "R.CSV"), str(tmp_path / "here" / "b.up"))
     assert experiment.times.compute_scores == str(tmp_path / "there" / "scores.json")
     assert table["channel"]["traces"] == ["R.CSV", "b.up"]
     assert table["times"]["compute_scores"] == "scores.json"

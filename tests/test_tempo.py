@@ -22,8 +22,8 @@ from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
 
 SIZE = 10
-OPTIONS = [{}, {"overlap": False}, {"memory": False}, {"largest_factor": math.inf}]
-EACH = pytest.mark.parametrize("options", OPTIONS, ids=["plain", "rounds", "no memory", "unbiased"])
+OPTIONS = [{}, {"overlap": False}, {"memory": False}, {"largest_factor": math.inf}, {"choose_local_steps": True}]
+EACH = pytest.mark.parametrize("options", OPTIONS, ids=["plain", "rounds", "no memory", "unbiased", "steps"])
 
 
 @pytest.fixture(scope="module")

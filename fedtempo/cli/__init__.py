@@ -1,10 +1,14 @@
 """The command line: parse, call one function, print. Errors become one sentence and an exit code."""
 
+import atexit
+import inspect
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
+from typer.models import ArgumentInfo
 
 from fedtempo import __version__
 from fedtempo.checks import InputError
@@ -14,7 +18,7 @@ from fedtempo.cli.records import estimate, export, report
 from fedtempo.cli.runs import compare, run
 from fedtempo.cli.start import fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
-from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, fail
+from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, Interrupted, fail
 
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -37,12 +41,24 @@ def common(
         print(context.get_help())
 
 
+class _Command(TyperCommand):
+    """A command whose arguments have a help: click has one of its own since 8.5, which typer 0.20 leaves empty."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
+        super().__init__(*given, **named)
+        hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
+        for parameter in self.params:
+            for told in getattr(hints.get(parameter.name), "__metadata__", ()):
+                if isinstance(told, ArgumentInfo):
+                    parameter.help = told.help
+
+
 for command in (
     plan, run, compare, reproduce, tune, leaderboard, report, policies, init, estimate, export, fetch,
     credentials, link,
 ):  # fmt: skip
-    app.command()(command)
-app.command("testbed")(run_on_testbed)
+    app.command(cls=_Command)(command)
+app.command("testbed", cls=_Command)(run_on_testbed)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -53,13 +69,21 @@ def main(arguments: list[str] | None = None) -> None:
     before = signal.signal(signal.SIGINT, _interrupt_once)
     try:
         code = app(arguments, standalone_mode=False) or 0
-    except Exception as error:
+        _end_workers()
+    except (Exception, KeyboardInterrupt) as error:
         code = _explain(error)
-    if code == INTERRUPTED:
-        fail("interrupted; a run goes on when the same command is given again", code)
-    else:
+    if code != INTERRUPTED:
         signal.signal(signal.SIGINT, before)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # all is done: no traceback for Ctrl-C now
     sys.exit(code)
+
+
+def _end_workers() -> None:
+    """End processes that wait for more runs, while Ctrl-C is still heard: at the exit it would break into their end."""
+    if "joblib" in sys.modules:
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
 def _interrupt_once(signum: int, frame: object) -> None:
@@ -68,12 +92,14 @@ def _interrupt_once(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: BaseException) -> int:
     """Turn an error that a user can mend into one sentence and a code; raise any other."""
     if isinstance(error, InputError):
         return fail(str(error), BAD_INPUT)
-    if isinstance(error, typer.Abort):
-        return INTERRUPTED
+    if isinstance(error, Interrupted):
+        return fail(f"interrupted; {error}; the same command goes on with the others", INTERRUPTED)
+    if isinstance(error, (typer.Abort, KeyboardInterrupt)):
+        return fail("interrupted; a run goes on when the same command is given again", INTERRUPTED)
     if hasattr(error, "format_message"):  # an error of the command line itself, whichever click typer brings
         return fail(error.format_message(), BAD_INPUT)
     if isinstance(error, OSError) and error.strerror:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedtempo.checks import InputError, check_choice
-from fedtempo.cli.options import check_outputs, options_named
+from fedtempo.cli.options import JSON, check_ending, check_outputs, options_named
 from fedtempo.cli.terminal import console, fleet_notices, note
 from fedtempo.files import whole_files
 from fedtempo.fleet_csv import dump_fleet, read_fleet
@@ -58,6 +58,7 @@ def plan(
         raise InputError("the cohort size must be given once: either --cohort-size K or --optimise-cohort")
     picture_format = _picture_format(plot) if plot else ""
     check_outputs(fleet_csv, output, plot, json_file)
+    check_ending("--json", json_file, JSON)
     with options_named():
         settings = PlanSettings(
             cohort_size=cohort_size,

@@ -5,14 +5,13 @@ import shutil
 import tempfile
 import threading
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedtempo.checks import InputError, MissingDependencyError, check_count, check_positive
-from fedtempo.cli.options import check_outputs
+from fedtempo.checks import InputError, check_count, check_positive
+from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs, stop_options
 from fedtempo.cli.terminal import FAILED, console, fail
 from fedtempo.files import whole_file
 
@@ -36,10 +35,11 @@ def run_on_testbed(
     policy: Annotated[str, typer.Option(help="Who trains; fedtempo policies lists them.")] = "uniform",
     cohort_size: Annotated[int, typer.Option(help="Clients drawn in each round.")] = 4,
     config: Annotated[
-        Path | None, typer.Option(help="Experiment to run, with this many clients. [default: a small synthetic one]")
+        Path | None,
+        typer.Option(help="Experiment to run, with this many clients.", show_default="a small synthetic one"),
     ] = None,
     preset: Annotated[str, typer.Option(help="Which settings of it.")] = "paper",
-    link: Annotated[str | None, typer.Option(help="paper, equal or shared. [default: the experiment's]")] = None,
+    link: Annotated[str | None, typer.Option(help="paper, equal or shared.", show_default="the experiment's")] = None,
     model_megabytes: Annotated[
         float, typer.Option(help="Size of an upload; ballast makes up for a small model.")
     ] = 1.0,
@@ -51,7 +51,7 @@ def run_on_testbed(
     json_path: Annotated[Path | None, typer.Option("--json", help="Write predicted and measured times.")] = None,
 ) -> None:
     """Run a real federation on this machine: SuperLink, SuperNodes behind a shaped uplink, TLS and keys."""
-    _check_flower("testbed")
+    check_installed("flwr", "flower", "testbed")
     from fedtempo.experiments.config import for_policy
     from fedtempo.flower.display import NodesTable, live_table, summary_lines
     from fedtempo.flower.testbed import Testbed, TestbedSettings
@@ -64,7 +64,9 @@ def run_on_testbed(
         check_count(name, count)
     check_positive("--model-megabytes", model_megabytes)
     check_positive("--deadline", deadline)
-    check_outputs(config or Path(), json_path)
+    stop_options(target_loss=target_loss)
+    check_outputs(config, json_path, what="the experiment's own file")
+    check_ending("--json", json_path, JSON)
     table = _table(config, preset, nodes, _over(nodes, rounds, cohort_size, link, target_loss))
     settings = TestbedSettings(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns
@@ -104,7 +106,7 @@ def credentials(
     days: Annotated[float, typer.Option(help="How long the certificate holds.")] = 365.0,
 ) -> None:
     """Make a certificate for the server and a key for each SuperNode."""
-    _check_flower("credentials")
+    check_installed("flwr", "flower", "credentials")
     from fedtempo.flower.credentials import make_credentials
 
     made = make_credentials(folder, nodes, hosts=host, valid_days=days)
@@ -120,7 +122,7 @@ def link(
     port: Annotated[int, typer.Option(help="Of the control, on 127.0.0.1; 0: any.")] = 0,
 ) -> None:
     """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
-    _check_flower("link")
+    check_installed("flwr", "flower", "link")
     from fedtempo.flower.link import ShapedLink
     from fedtempo.flower.link_control import LinkServer
 
@@ -138,11 +140,6 @@ def link(
             print(f"client {client}: --superlink {host}:{place}")
         print(f'run config: link="{":".join(map(str, control.address))}" link-token="{token.absolute()}"', flush=True)
         threading.Event().wait()
-
-
-def _check_flower(what: str) -> None:
-    if find_spec("flwr") is None:
-        raise MissingDependencyError("flwr", "flower", what)
 
 
 def _over(nodes: int, rounds: int, cohort_size: int, link: str | None, target_loss: float | None) -> dict[str, Any]:

@@ -4,19 +4,27 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedtempo.checks import InputError, check_count, check_seed
+from fedtempo.checks import (
+    InputError,
+    MissingDependencyError,
+    check_count,
+    check_fraction,
+    check_positive,
+    check_seed,
+)
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")]
 Configs = Annotated[Path, typer.Option(help="Folder of setup1.toml to setup3.toml.")]
 Preset = Annotated[str, typer.Option(help="Which settings of the file.")]
 Seeds = Annotated[int, typer.Option(help="How many seeds.")]
 TargetLoss = Annotated[float | None, typer.Option(help="Loss to reach instead of the file's targets.")]
-Jobs = Annotated[int, typer.Option(help="Runs side by side. [default: as many as there are cores]")]
+Jobs = Annotated[int, typer.Option(help="Runs side by side; -1: one for each core.")]
 Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ray cluster.")]
 Records = Annotated[Path, typer.Option(help="Folder of the records.")]
 RecordsOutput = Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")]
@@ -25,6 +33,7 @@ PLAN_OPTIONS = (
     "cohort_size", "max_cohort", "weighted_cohort", "draws", "seed", "beta_over_alpha", "floor", "rounds_weighted",
     "model_size", "total_bandwidth",
 )  # fmt: skip
+HTML, JSON = (".html", ".htm"), (".json",)  # how the names of such files end
 
 
 def given(**options: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -41,18 +50,25 @@ def policy_names(listed: str) -> list[str]:
     """Return the policies of a list with commas: known ones, each once."""
     from fedtempo.policies.registry import check_name
 
-    names = [check_name(name) for name in words(listed)]
+    names = words(listed)
+    if any(len(name.split()) > 1 for name in names):
+        apart = ",".join(listed.replace(",", " ").split())
+        raise InputError(f"--policies must be separated by commas, got {listed!r}; write {apart}")
+    names = [check_name(name) for name in names]
     if not names or len(set(names)) < len(names):
         raise InputError(f"--policies must be distinct names, separated by commas, got {listed!r}")
     return names
 
 
 def numbers(name: str, listed: str, kind: type[Any]) -> list[Any]:
-    """Return the numbers of a list with commas."""
+    """Return the numbers of a list with commas, each once."""
     try:
-        return [kind(word) for word in words(listed)]
+        found = [kind(word) for word in words(listed)]
     except ValueError:
         raise InputError(f"{name} must be numbers, separated by commas, got {listed!r}") from None
+    if len(set(found)) < len(found):
+        raise InputError(f"{name} must be distinct numbers, separated by commas, got {listed!r}")
+    return found
 
 
 def seed_range(count: int, first: int) -> range:
@@ -61,19 +77,65 @@ def seed_range(count: int, first: int) -> range:
     return range(first, first + check_count("--seeds", count))
 
 
-def check_outputs(source: Path, *outputs: Path | None) -> None:
-    """Refuse outputs that would overwrite the input or each other, or have no folder, before any work is done."""
+def stop_options(
+    *,
+    target_loss: float | None = None,
+    target_accuracy: float | None = None,
+    time_limit: float | None = None,
+    max_rounds: int | None = None,
+) -> dict[str, Any]:
+    """Return the ends of a run that were given, as a table for [stop]; a wrong one is told by its option."""
+    if target_loss is not None:
+        check_positive("--target-loss", target_loss)
+    if target_accuracy is not None:
+        check_fraction("--target-accuracy", target_accuracy)
+    if time_limit is not None:
+        check_positive("--time-limit", time_limit)
+    if max_rounds is not None:
+        check_count("--max-rounds", max_rounds)
+    return given(target_loss=target_loss, target_accuracy=target_accuracy, max_time=time_limit, max_rounds=max_rounds)
+
+
+def check_ending(option: str, path: Path | None, endings: tuple[str, ...]) -> None:
+    """Refuse an output whose name does not end as such files do: it may be a file that was never to be overwritten.
+
+    What is no file, such as a pipe or /dev/stdout, may have any name.
+    """
+    if path is None or path.suffix.lower() in endings or path.is_relative_to("/dev"):
+        return
+    if path.is_file() or not path.exists():
+        raise InputError(f"{option} must be a file that ends in {' or '.join(endings)}, got {path}")
+
+
+def check_outputs(source: Path | None, *outputs: Path | None, what: str = "the fleet's own file") -> None:
+    """Refuse outputs that would overwrite the input or each other, or have no folder, before any work is done.
+
+    ``what``: the input, in words.
+    """
     wanted = [path for path in outputs if path is not None]
     if len({os.path.realpath(path) for path in wanted}) < len(wanted):
         raise InputError(f"output files must differ from each other, got {wanted[0]} more than once")
     for path in wanted:
-        if path.is_file() and source.exists() and path.samefile(source):
-            raise InputError(f"{path} must not be the fleet's own file, got it as an output; choose another name")
+        if source is not None and path.is_file() and source.exists() and path.samefile(source):
+            raise InputError(f"{path} must not be {what}, got it as an output; choose another name")
         if path.is_dir():
             raise InputError(f"{path} must be a file, got a folder")
         folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
             raise InputError(f"{path} must lie in a folder that exists, got no such directory as {folder}")
+
+
+def check_folders(*folders: Path) -> None:
+    """Refuse files in the place of folders to write to, before any work is done."""
+    for folder in folders:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} must be a folder, got a file; choose another name")
+
+
+def check_installed(package: str, extra: str, purpose: str) -> None:
+    """Raise if an optional package is missing, before any work is done."""
+    if find_spec(package) is None:
+        raise MissingDependencyError(package, extra, purpose)
 
 
 @contextmanager

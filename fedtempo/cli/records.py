@@ -5,29 +5,36 @@ from typing import Annotated, Any
 
 import typer
 
-from fedtempo.checks import check_fraction, check_positive
-from fedtempo.cli.terminal import note
+from fedtempo.cli.options import HTML, check_ending, check_installed, check_outputs, stop_options
+from fedtempo.cli.terminal import note, run_notices
 from fedtempo.fleet_csv import write_fleet
 
-Runs = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or of folders of runs.")]
 
 
 def report(
     runs: Runs,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page, an .html file.")],
     target_loss: Annotated[float | None, typer.Option(help="Compare at this loss.")] = None,
-    target_accuracy: Annotated[float | None, typer.Option(help="Compare at this accuracy.")] = None,
+    target_accuracy: Annotated[float | None, typer.Option(help="Compare at this accuracy, 0 to 1, e.g. 0.7.")] = None,
 ) -> None:
     """Write one page that shows runs side by side: tables, curves, the fleet, and how to run them again."""
     from fedtempo.experiments.comparison import Target
     from fedtempo.experiments.results import read_runs
 
-    if target_loss is not None:
-        check_positive("--target-loss", target_loss)
-    if target_accuracy is not None:
-        check_fraction("--target-accuracy", target_accuracy)
+    stop_options(target_loss=target_loss, target_accuracy=target_accuracy)
+    check_outputs(None, output)
+    check_ending("--output", output, HTML)
+    check_report()
     wanted = Target(loss=target_loss, accuracy=target_accuracy)
-    report_on(read_runs(runs), output, None if wanted == Target() else wanted)
+    with run_notices():
+        found = read_runs(runs)
+    report_on(found, output, None if wanted == Target() else wanted)
+
+
+def check_report() -> None:
+    """Raise if there is nothing to draw a report with, before any work is done."""
+    check_installed("plotly", "report", "a report")
 
 
 def report_on(runs: list[Any], path: Path, target: Any) -> None:  # noqa: ANN401
@@ -45,7 +52,9 @@ def estimate(
     from fedtempo.engine.records import find_runs
     from fedtempo.experiments.readback import estimate_fleet
 
-    found = estimate_fleet(find_runs(runs))
+    with run_notices():
+        paths = find_runs(runs)
+    found = estimate_fleet(paths)
     write_fleet(output, found.fleet)
     if found.unseen:
         note(f"{found.unseen} of {len(found.fleet)} clients never trained: they have the medians of the others")
@@ -63,5 +72,7 @@ def export(
     from fedtempo.engine.records import find_runs
     from fedtempo.experiments.readback import export_runs
 
-    rows = export_runs(find_runs(runs), output)
+    with run_notices():
+        paths = find_runs(runs)
+    rows = export_runs(paths, output)
     print(f"wrote {output}, {rows} rounds")

@@ -1,6 +1,7 @@
 """Commands that run: one policy under one seed, or several side by side."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,8 @@ import typer
 
 from fedtempo.checks import InputError, check_seed
 from fedtempo.cli.options import (
+    HTML,
+    JSON,
     Config,
     Jobs,
     Preset,
@@ -15,13 +18,15 @@ from fedtempo.cli.options import (
     RecordsOutput,
     Seeds,
     TargetLoss,
+    check_ending,
+    check_folders,
     check_outputs,
-    given,
     policy_names,
     seed_range,
+    stop_options,
 )
-from fedtempo.cli.records import report_on
-from fedtempo.cli.terminal import FAILED, compiling_noted, console, note, print_markdown, run_notices
+from fedtempo.cli.records import check_report, report_on
+from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, note, print_markdown, run_notices
 from fedtempo.files import whole_file
 
 
@@ -32,7 +37,7 @@ def run(
     preset: Preset = "paper",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder of the records. [default: runs/CONFIG/PRESET/POLICY/seedS]"),
+        typer.Option("-o", "--output", help="Folder of the records.", show_default="runs/CONFIG/PRESET/POLICY/seedS"),
     ] = None,
     target_loss: Annotated[float | None, typer.Option(help="End at this loss instead of the file's targets.")] = None,
     max_rounds: Annotated[
@@ -48,7 +53,7 @@ def run(
     from fedtempo.experiments.results import read_run
 
     check_seed("--seed", seed)
-    stop = given(target_loss=target_loss, max_rounds=max_rounds)
+    stop = stop_options(target_loss=target_loss, max_rounds=max_rounds)
     experiment, table = read_experiment(config, preset, over={"stop": stop})
     folder = output or Path("runs") / config.stem / preset / policy / f"seed{seed}"
     data = runner.load_data(experiment.data).name
@@ -71,7 +76,7 @@ def compare(
     preset: Preset = "paper",
     target_loss: TargetLoss = None,
     target_accuracy: Annotated[
-        float | None, typer.Option(help="Accuracy to reach instead of the file's targets.")
+        float | None, typer.Option(help="Accuracy to reach instead of the file's targets, 0 to 1, e.g. 0.7.")
     ] = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Simulated seconds, pilots apart, instead of the file's limits.")
@@ -90,8 +95,13 @@ def compare(
     from fedtempo.experiments.tables import time_table
 
     names, wanted_seeds = policy_names(policies), seed_range(seeds, first_seed)
-    check_outputs(config, json_file, report)
-    stop = given(target_loss=target_loss, target_accuracy=target_accuracy, max_time=time_limit)
+    check_outputs(config, json_file, report, what="the experiment's own file")
+    check_ending("--json", json_file, JSON)
+    check_ending("--report", report, HTML)
+    check_folders(output)
+    if report is not None:
+        check_report()
+    stop = stop_options(target_loss=target_loss, target_accuracy=target_accuracy, time_limit=time_limit)
     experiment, table = read_experiment(config, preset, over={"stop": stop})
     target = target_of(config, experiment)
     root = output / config.stem / preset
@@ -140,5 +150,10 @@ def run_grid(title: str, grid: list[Any], jobs: int, ray: str | None) -> list[Pa
 
     if jobs == 0:
         raise InputError("--jobs must be a number of processes, or -1 for one to each core, got 0")
-    with grid_progress(title, grid), run_notices(), compiling_noted():
-        return grids.run_grid(grid, processes=jobs, ray=ray)
+    try:
+        with grid_progress(title, grid), run_notices(), compiling_noted():
+            return grids.run_grid(grid, processes=jobs, ray=ray)
+    except KeyboardInterrupt:
+        folders = {job.folder: job for job in grid}
+        ended, where = sum(map(grids.has_ended, folders.values())), os.path.commonpath([job.root for job in grid])
+        raise Interrupted(f"{ended} of {len(folders)} runs have ended, in {where}") from None

@@ -6,36 +6,45 @@ from typing import Annotated
 
 import typer
 
-from fedtempo.checks import InputError
+from fedtempo.checks import InputError, check_choice
 from fedtempo.cli.options import (
     Config,
     Configs,
     Jobs,
-    Preset,
     Ray,
     Records,
     RecordsOutput,
     Seeds,
     TargetLoss,
-    given,
+    check_folders,
+    check_installed,
     numbers,
     policy_names,
     seed_range,
+    stop_options,
     words,
 )
 from fedtempo.cli.runs import run_grid, say_first, target_of
-from fedtempo.cli.terminal import print_markdown
-from fedtempo.planning.plot import check_plotting
+from fedtempo.cli.terminal import note, print_markdown
+from fedtempo.experiments.paper import CONFIGS, SETUPS
+
+TUNED_PRESET = "best"
+PARTS = (*SETUPS, "impact-of-k", "impact-of-e", "all")  # of the paper
 
 
 def tune(
     config: Config,
     policies: Annotated[str, typer.Option(help="Names, separated by commas.")],
     step_sizes: Annotated[str, typer.Option(help="Step sizes to try, separated by commas.")],
-    cohort_sizes: Annotated[str, typer.Option(help="Cohort sizes to try. [default: the file's]")] = "",
+    cohort_sizes: Annotated[str, typer.Option(help="Cohort sizes to try.", show_default="the file's")] = "",
     seeds: Seeds = 3,
-    first_seed: Annotated[int, typer.Option(help="The first of them: none that a comparison uses.")] = 1000,
-    preset: Preset = "best",
+    first_seed: Annotated[
+        int | None, typer.Option(help="The first of them.", show_default="one that no comparison uses")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Which settings of the file.", show_default="best, or the file's own if it has none"),
+    ] = None,
     target_loss: TargetLoss = None,
     time_limit: Annotated[float | None, typer.Option(help="Simulated seconds instead of the file's limits.")] = None,
     jobs: Jobs = -1,
@@ -43,20 +52,30 @@ def tune(
     output: RecordsOutput = Path("runs/tune"),
 ) -> None:
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
-    from fedtempo.experiments.tuning import as_toml, at_the_edge, best_of, candidates, started_from, tuning_table
+    from fedtempo.experiments.tuning import (
+        FIRST_SEED,
+        as_toml,
+        at_the_edge,
+        best_of,
+        candidates,
+        started_from,
+        tuning_table,
+    )
 
-    names = policy_names(policies)
+    names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
+    check_folders(output)
     sizes = numbers("--step-sizes", step_sizes, float)
     cohorts = numbers("--cohort-sizes", cohort_sizes, int)
     if not sizes:
         raise InputError("--step-sizes must hold at least one step size, got none")
+    preset = preset or _preset_to_tune(config)
     found = candidates(
         config,
         preset,
         names,
         choices={"step_size": sizes} | ({"cohort_size": cohorts} if cohorts else {}),
-        seeds=seed_range(seeds, first_seed),
-        stop=given(target_loss=target_loss, max_time=time_limit),
+        seeds=seed_range(seeds, FIRST_SEED if first_seed is None else first_seed),
+        stop=stop,
         root=output / config.stem,
     )
     experiment = found[0].jobs[0].experiment
@@ -70,16 +89,25 @@ def tune(
     print(as_toml(best_of(found, target), preset))
 
 
+def _preset_to_tune(config: Path) -> str:
+    from fedtempo.experiments.config import DEFAULT_PRESET, has_preset
+
+    if has_preset(config, TUNED_PRESET):
+        return TUNED_PRESET
+    note(f"{config} has no preset {TUNED_PRESET}: its own settings are where tuning starts")
+    return DEFAULT_PRESET
+
+
 def reproduce(
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="setup1, setup2, setup3, impact-of-k, impact-of-e or all.")
+        str, typer.Argument(metavar="WHAT", help=f"The part of the paper: {', '.join(PARTS[:-1])} or {PARTS[-1]}.")
     ],
     seeds: Annotated[int, typer.Option(help="How many seeds; the paper has 20.")] = 20,
     first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     preset: Annotated[str, typer.Option(help="Which settings of the setups.")] = "paper",
     jobs: Jobs = -1,
     ray: Ray = None,
-    configs: Configs = Path("configs"),
+    configs: Configs = CONFIGS,
     records: Records = Path("runs/reproduce"),
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and figures.")] = Path(
         "reproduction"
@@ -89,7 +117,9 @@ def reproduce(
     from fedtempo.experiments.reproduce import Reproduction
     from fedtempo.experiments.reproduce import reproduce as make
 
-    check_plotting()
+    check_choice("WHAT", what, PARTS)
+    check_installed("matplotlib", "report", "reproduce")
+    check_folders(records, output)
     wanted = Reproduction(
         configs=configs,
         preset=preset,
@@ -97,24 +127,23 @@ def reproduce(
         records=records,
         output=output,
         run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray),
+        say_first=say_first,
     )
-    written = make(what, wanted)
-    for path in written:
-        if path.suffix == ".md":
-            print_markdown(path.read_text(encoding="utf-8"))
-    for path in written:
-        print(f"wrote {path}")
+    for written in make(what, wanted):
+        print_markdown(written[0].read_text(encoding="utf-8"))
+        for path in written:
+            print(f"wrote {path}", flush=True)
 
 
 def leaderboard(
     setups: Annotated[str, typer.Option(help="Which setups, separated by commas.")] = "setup1,setup2",
     channels: Annotated[str, typer.Option(help="Kinds of channels: static, fading, absences, traces.")] = "static",
-    policies: Annotated[str, typer.Option(help="Names, separated by commas. [default: all but full]")] = "",
+    policies: Annotated[str, typer.Option(help="Names, separated by commas.", show_default="all but full")] = "",
     regimes: Annotated[str, typer.Option(help="Server optimisers: plain, momentum.")] = "plain,momentum",
     seeds: Annotated[int, typer.Option(help="How many seeds, dealt out over the draws of the data.")] = 20,
     draws: Annotated[int, typer.Option(help="How many draws of the data.")] = 5,
     traces: Annotated[Path | None, typer.Option(help="Folder of .up and .csv traces, for the channel traces.")] = None,
-    configs: Configs = Path("configs"),
+    configs: Configs = CONFIGS,
     jobs: Jobs = -1,
     ray: Ray = None,
     records: Records = Path("runs/leaderboard"),
@@ -123,6 +152,12 @@ def leaderboard(
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
     from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, rank
 
+    check_installed("matplotlib", "report", "leaderboard")
+    check_folders(records, output)
+    if not configs.is_dir():
+        raise InputError(f"--configs must be the folder of setup1.toml to setup3.toml, got no such folder as {configs}")
+    if traces is None and "traces" in words(channels):
+        raise InputError("--traces must be a folder with .up or .csv files for the channel traces, none was given")
     for setup, channel, regime in product(words(setups), words(channels), words(regimes)):
         path = rank(
             setup, channel, regime, policy_names(policies) if policies else list(DEFAULT_POLICIES),

@@ -4,16 +4,25 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 
 from fedtempo.fleet_csv import FleetNotice
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
 PIPED_WIDTH = 120
+GAPS = 2, 1  # letters between the columns of a table: the wider where it fits
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Ctrl-C while many runs were under way; the message says how far they are."""
 
 
 def console() -> Console:
@@ -23,13 +32,55 @@ def console() -> Console:
 
 
 def print_markdown(text: str) -> None:
-    """Show Markdown as a terminal can: tables with lines, pictures left out."""
-    if sys.stdout.isatty():
-        from rich.markdown import Markdown
-
-        console().print(Markdown(re.sub(r"!\[.*\]\(.*\)", "", text)))
-    else:
+    """Show Markdown as a terminal can: tables with lines and no cell cut off, pictures left out."""
+    if not sys.stdout.isatty():
         print(text)
+        return
+    from rich.markdown import Markdown
+
+    terminal = console()
+    for is_table, lines in groupby(text.splitlines(), key=lambda line: line.startswith("|")):
+        if is_table:
+            terminal.print(table_of(list(lines), terminal.width))
+        else:
+            terminal.print(Markdown(re.sub(r"!\[.*\]\(.*\)", "", "\n".join(lines))))
+
+
+def table_of(lines: Sequence[str], width: int) -> Table | str:
+    """Return a table in Markdown for a terminal: cells break between words; where no word may break, rows are lists."""
+    headings, alignment, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines)
+    for gap in GAPS:
+        widths = _column_widths([headings, *rows], width - gap * (len(headings) - 1))
+        if widths is not None:
+            break
+    else:
+        lists = [[row[0], *map("  {}: {}".format, headings[1:], row[1:])] for row in rows]
+        return "\n".join(line for listed in lists for line in listed)
+    table = Table(box=box.SIMPLE_HEAVY, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    for name, side, wide in zip(headings, alignment, widths, strict=True):
+        table.add_column(name, justify="right" if side.endswith(":") else "left", width=wide)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _column_widths(rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Return widths that leave words whole, and where there is room cells too, then headings; None if words are longer.
+
+    Columns that lack least come first: most of them are then whole.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    left = room - sum(widths)
+    if left < 0:
+        return None
+    for first in (1, 0):  # without the heading, then with it
+        lacking = [max(map(cell_len, column[first:]), default=0) - w for column, w in zip(columns, widths, strict=True)]
+        for place in sorted(range(len(widths)), key=lacking.__getitem__):
+            more = max(0, min(lacking[place], left))
+            widths[place] += more
+            left -= more
+    return widths
 
 
 def note(message: str) -> None:

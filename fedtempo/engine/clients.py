@@ -40,6 +40,7 @@ class Outcome(NamedTuple):
     result: LocalResult
     step_size: Vector  # that it trained with
     schedule: Vector  # η of the schedule when it started
+    local_steps: Integers  # that it was to run
     compute_time: Vector  # measured, of the usual local steps
     upload_time: Vector  # measured, brought to one unit of bandwidth
     failed: npt.NDArray[np.bool_]

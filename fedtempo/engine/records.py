@@ -7,7 +7,8 @@ import reprlib
 import time
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +20,8 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.files import lock, whole_file
 
 RECORDS, CHECKPOINT, LOCK = "records.jsonl", "checkpoint.npz", ".lock"
-ORIGIN = ("preset", "versions", "commit")  # of a header: with what a run was made, not what was asked for
+CODE = ("versions", "commit")  # of a header: with what a run was made
+ORIGIN = ("experiment", "preset", *CODE)  # and what it was called then: nothing of what was asked for
 LIMITS = ("max_rounds", "max_time")  # of [stop], and the ends of runs that may go on to later ones
 HEADER_NAMES = ("experiment", "policy", "seed", "config", "data_checksum", "samples")
 ROUND_NAMES = (
@@ -29,6 +31,7 @@ ROUND_NAMES = (
 DIFFERENCES_SHOWN = 3
 LOCK_PATIENCE, LOCK_POLL = 20.0, 0.1  # seconds
 Arrays = dict[str, npt.NDArray[np.generic]]
+Header = dict[str, Any]
 
 
 class RunNotice(UserWarning):
@@ -44,12 +47,15 @@ class RunFiles:
     together with the rounds that are kept, and the checkpoint fits both headers, so that a kill costs nothing.
     """
 
-    def __init__(self, folder: Path | str, header: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path | str, header: Header, canonical: Callable[[Header], Header] = lambda header: header
+    ) -> None:
         """Name the folder and the run; a folder that holds another run is refused. Nothing is written yet.
 
-        A run begun with another version or commit keeps its header and goes on, with a ``RunNotice``.
+        A run begun with another version or commit keeps its header and goes on, with a ``RunNotice``. Headers are
+        compared in the form that ``canonical`` gives them, or as they are where it refuses one of them.
         """
-        self.folder, self.header = Path(folder), json.loads(_line(header))
+        self.folder, self.header, self.canonical = Path(folder), _plain(header), canonical
         self.records, self.checkpoint = self.folder / RECORDS, self.folder / CHECKPOINT
         self.stream: IO[bytes] | None = None
         self.locked: IO[bytes] | None = None
@@ -158,20 +164,28 @@ class RunFiles:
         if begun in (b"", self._header_line()):
             return
         there, here = next(read_lines(self.records)).get("header", {}), self.header
-        differing = _differences(there, here, (name for name in {**there, **here} if name not in ORIGIN))
-        if differing and not (_but_for_limits(there) == _but_for_limits(here) and self._may_go_on()):
+        differing = self._other_than(there)
+        if differing and (self._other_than(there, limits=False) or not self._may_go_on()):
             raise InputError(
                 f"{self.folder} must be a new folder or hold the same run, got another run's records "
                 f"({differing}); choose another folder with -o, or delete this one"
             )
         self.header = there | {"config": here["config"]}
-        if differing := _differences(there, here, ORIGIN):
+        if differing := other_code(there, here):
             warnings.warn(
                 f"{self.folder} was begun by other code and keeps its header ({differing}); "
                 "its numbers may differ from those of a run by this code alone",
                 RunNotice,
                 stacklevel=4,
             )
+
+    def _other_than(self, header: Header, *, limits: bool = True) -> str:
+        """Say in what another header asks for another run, with or without its limits; "" if it asks for this one."""
+        both = [header, self.header] if limits else [_with_limits(one, self.header) for one in (header, self.header)]
+        with suppress(InputError, KeyError):  # of code that knew other settings
+            both = [_plain(self.canonical(one)) for one in both]
+        there, here = both
+        return _differences(there, here, (name for name in {**there, **here} if name not in ORIGIN))
 
     def _may_go_on(self) -> bool:
         """Return whether the limits end the run with its last round so far or later, and going on loses no round."""
@@ -188,7 +202,8 @@ class RunFiles:
                 arrays = {name: saved[name] for name in saved.files}
             values = json.loads(arrays.pop("values").tobytes())
             rounds = self.records.stat().st_size - len(self._begun())
-            usable = values["header"] == _but_for_limits(self.header) and values["bytes"] <= rounds
+            same = not self._other_than(values["header"], limits=False)
+            usable = same and values["bytes"] <= rounds
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
             return None
         return (values, arrays) if usable else None
@@ -223,28 +238,62 @@ def read_records(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict
     return header, rounds, summary
 
 
+def read_header(path: Path) -> Header:
+    """Return the header of a records file, {} where there is none, or half of one."""
+    return next(read_lines(path), {}).get("header", {}) if path.exists() else {}
+
+
+def other_code(there: Header, here: Header) -> str:
+    """Say in what the code and its packages differ that two runs were made with, "" if in nothing."""
+    return _differences(there, here, CODE)
+
+
 def find_runs(folders: list[Path]) -> list[Path]:
-    """Return the records files in some folders and below, in order of their names."""
+    """Return the records files in some folders and below, in order of their names.
+
+    Those of runs that were killed before they had a header are passed over, with a ``RunNotice``.
+    """
     found = []
     for folder in folders:
         if not folder.exists():
             raise InputError(f"{folder} must be a folder of runs, got no such folder")
-        found += [folder] if folder.is_file() else sorted(folder.rglob(RECORDS))
+        there = [folder] if folder.is_file() else sorted(folder.rglob(RECORDS))
+        empty = [path for path in there if path != folder and not _has_a_line(path)]
+        if empty:
+            warnings.warn(
+                f"{_listed(empty)} without a line passed over: killed at their start", RunNotice, stacklevel=2
+            )
+        found += [path for path in there if path not in empty]
     if not found:
         raise InputError(f"{', '.join(map(str, folders))} must hold records of runs ({RECORDS}), got none")
     return found
 
 
-def _limits(header: dict[str, Any]) -> list[float | None]:
+def _has_a_line(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return stream.readline().endswith(b"\n")
+
+
+def _listed(paths: list[Path]) -> str:
+    more = f" and {len(paths) - DIFFERENCES_SHOWN} more" if len(paths) > DIFFERENCES_SHOWN else ""
+    return ", ".join(map(str, paths[:DIFFERENCES_SHOWN])) + more
+
+
+def _limits(header: Header) -> list[float | None]:
     return [header.get("config", {}).get("stop", {}).get(name) for name in LIMITS]
 
 
-def _but_for_limits(header: dict[str, Any]) -> dict[str, Any]:
+def _but_for_limits(header: Header) -> Header:
     """Return what a run is, whatever its limits and whatever it was made with."""
-    config = header.get("config", {})
+    return {name: value for name, value in _with_limits(header, {}).items() if name not in ORIGIN}
+
+
+def _with_limits(header: Header, of: Header) -> Header:
+    """Return a header with the limits of another."""
+    config, limits = header.get("config", {}), zip(LIMITS, _limits(of), strict=True)
     stop = {name: value for name, value in config.get("stop", {}).items() if name not in LIMITS}
-    kept = {name: value for name, value in header.items() if name not in ORIGIN}
-    return kept | {"config": config | {"stop": stop}}
+    given = {name: value for name, value in limits if value is not None}
+    return header | {"config": config | {"stop": stop | given}}
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any], names: Iterable[str]) -> str:
@@ -261,6 +310,11 @@ def _each_difference(name: str, there: object, here: object) -> Iterator[str]:
     elif there != here:
         was, now = ("nothing" if value is None else reprlib.repr(value) for value in (there, here))
         yield f"{name}: {was} there, {now} here"
+
+
+def _plain(values: Header) -> Header:
+    """Return values as a JSON file gives them back."""
+    return json.loads(_line(values))  # type: ignore[no-any-return]
 
 
 def _line(record: dict[str, Any]) -> bytes:

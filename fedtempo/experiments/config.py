@@ -1,8 +1,10 @@
 """Experiments as TOML: data, model, times, channel, training, end, and what each policy needs."""
 
+import hashlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +13,10 @@ from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.toml import as_table, from_table, merged, nearest
 from fedtempo.policies.registry import available_policies
 from fedtempo.simulator.times import TimesSpec
+from fedtempo.simulator.traces import naming
 
 DEFAULT_PRESET = "paper"
-LARGEST_COHORT = 10_000_000  # more clients than this in one round are a slip of the pen, and too many for the memory
+MOST_DRAWS = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,14 +126,7 @@ def read_experiment(
     new targets replace all old ones, and new limits all old limits. Files that the experiment names are looked for
     beside its own file first, then where the command was given; the table keeps them as they were written.
     """
-    try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} must be a configuration file, got no such file; fedtempo init writes one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be a readable text file, got: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} must be TOML, got: {error}") from None
+    table = _read_table(path)
     try:
         table = _under_preset(table, preset)
         if over:
@@ -143,6 +139,11 @@ def read_experiment(
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return _with_paths(experiment, Path(path).parent), table
+
+
+def has_preset(path: Path | str, preset: str) -> bool:
+    """Return whether a file has a preset."""
+    return preset in as_table("presets", _read_table(path).get("presets", {}))
 
 
 def make_experiment(table: Mapping[str, Any], preset: str = DEFAULT_PRESET) -> Experiment:
@@ -162,9 +163,36 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
     over = as_table(f"policy.{policy}.training", options.pop("training", {}))
     current = {name: getattr(experiment.training, name) for name in TrainingSettings.__dataclass_fields__}
     training = from_table(TrainingSettings, merged(current, over), f"policy.{policy}.training")
-    if training.cohort_size > LARGEST_COHORT:
-        raise InputError(f"training.cohort_size must be at most {LARGEST_COHORT:,}, got {training.cohort_size:,}")
+    if training.cohort_size > MOST_DRAWS:
+        raise InputError(f"training.cohort_size must be at most {MOST_DRAWS:,}, got {training.cohort_size:,}")
     return training, options
+
+
+def settings_of(experiment: Experiment, policy: str) -> dict[str, Any]:
+    """Return all that the runs of a policy depend on as a plain table: defaults filled in, names left out."""
+    training, options = for_policy(experiment, policy)
+    return asdict(experiment) | {"training": asdict(training), "policy": options, "name": None, "preset": None}
+
+
+def files_of(experiment: Experiment) -> dict[str, Any]:
+    """Return a table to lie over the settings, in which what a file holds stands for its name; {} if it names none."""
+    found: dict[str, Any] = {}
+    if experiment.times.compute_scores is not None:
+        found["times"] = {"compute_scores": _digest_of(experiment.times.compute_scores)}
+    if experiment.channel.kind == "traces":
+        found["channel"] = {"traces": [_digest_of(name) for name in experiment.channel.traces]}
+    return found
+
+
+def _read_table(path: Path | str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} must be a configuration file, got no such file; fedtempo init writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be a readable text file, got: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} must be TOML, got: {error}") from None
 
 
 def _under_preset(table: dict[str, Any], preset: str) -> dict[str, Any]:
@@ -176,9 +204,23 @@ def _under_preset(table: dict[str, Any], preset: str) -> dict[str, Any]:
 
 def _with_paths(experiment: Experiment, folder: Path) -> Experiment:
     def beside(name: str) -> str:
-        return str(folder / name) if (folder / name).exists() else name
+        path = folder / name if (folder / name).exists() else Path(name)
+        return str(path.absolute()) if path.exists() else name  # found from other folders too, where workers may be
 
     times, channel = experiment.times, experiment.channel
     if times.compute_scores is not None:
         times = replace(times, compute_scores=beside(times.compute_scores))
     return replace(experiment, times=times, channel=replace(channel, traces=tuple(map(beside, channel.traces))))
+
+
+def _digest_of(name: str) -> str:
+    path = Path(name)
+    with naming(path):
+        status = path.stat()
+        return _digest_at(path.absolute(), status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _digest_at(path: Path, changed: int, size: int) -> str:
+    """Return what a file holds in short; a grid asks it once for each run, about many files."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

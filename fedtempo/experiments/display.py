@@ -1,13 +1,17 @@
-"""What a person sees of a run: a line that moves while it trains, and a table at the end."""
+"""What a person sees of runs: a line that moves while they train, and a table at the end."""
 
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedtempo.engine.records import RECORDS
@@ -18,34 +22,65 @@ from fedtempo.policies.proposed import PilotSettings
 from fedtempo.simulator.simulation import Simulation
 
 POLL_SECONDS, ACTIVE_SECONDS = 1.0, 15.0
+LINE_SECONDS = 60.0  # between lines where there is no terminal
+BAR_WIDTH, REST_WIDTH = 20, 48  # letters that a bar takes, and what stands beside it
+
+
+class _Progress(Progress):
+    """A bar on the terminal that notes and errors go to, and a line below it, cut to what fits."""
+
+    below = ""
+
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        title = Column(no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - BAR_WIDTH - REST_WIDTH))
+        first = TextColumn("{task.description}", markup=False, table_column=title)
+        super().__init__(
+            first, BarColumn(BAR_WIDTH), *columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()
+        )
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Return the two lines."""
+        yield from super().get_renderables()
+        if self.below:
+            yield Text(self.below, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class _Lines:
+    """A plain line now and then, where nobody sees a bar move."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.last = title, time.monotonic()
+
+    def say(self, text: str) -> None:
+        if time.monotonic() - self.last >= LINE_SECONDS:
+            self.last = time.monotonic()
+            print(f"{self.title}: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def run_progress(title: str, stop: StopSettings) -> Iterator[Any]:
     """Yield a function to call with each record of a run; it shows round, simulated time, loss and target."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn(
-            "{task.fields[phase]} round {task.fields[round]}, {task.fields[time]:,.0f} s, {task.fields[loss]}",
-            markup=False,
-        ),
-        TimeRemainingColumn(),
-    )
     target = "" if stop.target_loss is None else f" (target {stop.target_loss:g})"
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(title, total=1.0, phase="", round=0, time=0.0, loss="")
+    lines, loss = _Lines(title), ""
+    bar = _Progress(Console(stderr=True), TextColumn("{task.fields[said]}", markup=False), TimeRemainingColumn())
+    with bar if bar.console.is_terminal else nullcontext():
+        task = bar.add_task(title, total=1.0, said="")
 
         def show(simulation: Simulation, record: dict[str, Any]) -> None:
+            nonlocal loss
             if "round" not in record:
                 return
             rounds, time = simulation.rounds_done - simulation.pilot_rounds, simulation.time - simulation.pilot_time
             shares = [rounds / stop.max_rounds] if stop.max_rounds else []
             shares += [time / stop.max_time] if stop.max_time else []
-            phase = "" if record["phase"] == "train" else record["phase"]
-            bar.update(task, completed=max(shares), phase=phase, round=record["round"] + 1, time=record["time"])
+            phase = "" if record["phase"] == "train" else f"{record['phase']} "
             if record["loss"] is not None:
-                bar.update(task, loss=f"loss {record['loss']:.4f}{target}")
+                loss = f", loss {record['loss']:.4f}{target}"
+            said = f"{phase}round {record['round'] + 1}, {record['time']:,.0f} s{loss}"
+            if bar.console.is_terminal:
+                bar.update(task, completed=max(shares), said=said)
+            else:
+                lines.say(said)
 
         yield show
 
@@ -53,23 +88,23 @@ def run_progress(title: str, stop: StopSettings) -> Iterator[Any]:
 @contextmanager
 def grid_progress(title: str, jobs: Sequence[Job]) -> Iterator[None]:
     """Show how many runs of a grid have ended, and where those under way are, by what they have written so far."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs, {task.fields[active]}", markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    waiting, stopped = [job for job in jobs if not has_ended(job)], threading.Event()
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(title, total=len(jobs), completed=len(jobs) - len(waiting), active="")
+    jobs = list({job.folder: job for job in jobs}.values())
+    waiting, begun, stopped = [job for job in jobs if not has_ended(job)], time.monotonic(), threading.Event()
+    before, names, lines = len(jobs) - len(waiting), _Names(jobs), _Lines(title)
+    bar = _Progress(Console(stderr=True), TextColumn("{task.fields[said]}", markup=False))
+    with bar if bar.console.is_terminal else nullcontext():
+        task = bar.add_task(title, total=len(jobs), completed=before, said=ended_said(before, len(jobs), before, 0.0))
 
         def watch() -> None:
             while not stopped.wait(POLL_SECONDS):
                 waiting[:] = [job for job in waiting if not has_ended(job)]
-                active = "; ".join(filter(None, map(_where, waiting)))
-                bar.update(task, completed=len(jobs) - len(waiting), active=active)
+                ended = len(jobs) - len(waiting)
+                said = ended_said(ended, len(jobs), before, time.monotonic() - begun)
+                if bar.console.is_terminal:
+                    bar.below = "; ".join(f"{names.of(job)}: {where}" for job in waiting if (where := _where(job)))
+                    bar.update(task, completed=ended, said=said)
+                else:
+                    lines.say(said)
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -80,6 +115,46 @@ def grid_progress(title: str, jobs: Sequence[Job]) -> Iterator[None]:
             watcher.join()
 
 
+def ended_said(ended: int, total: int, before: int, elapsed: float) -> str:
+    """Say how many runs have ended, ``before`` of them earlier, and how long the others take if they take as long."""
+    said = f"{ended} of {total} runs have ended, {_duration(elapsed)}"
+    if before < ended < total:
+        said += f"; about {_duration(elapsed / (ended - before) * (total - ended))} to go"
+    return said
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class _Names:
+    """What to call the runs of a grid: by policy and seed, and where several have the same, by how they differ."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.alike: dict[tuple[str, int], list[Job]] = {}
+        for job in jobs:
+            self.alike.setdefault((job.policy, job.seed), []).append(job)
+        self.known: dict[Path, str] = {}
+
+    def of(self, job: Job) -> str:
+        if job.folder not in self.known:
+            settings = {other.folder: _settings(other) for other in self.alike[job.policy, job.seed]}
+            names = [name for name in settings[job.folder] if len({one[name] for one in settings.values()}) > 1]
+            for folder, one in settings.items():
+                own = "".join(f", {name} {one[name]}" for name in names)
+                self.known[folder] = f"{job.policy} {job.seed}{own}"
+        return self.known[job.folder]
+
+
+def _settings(job: Job) -> dict[str, str]:
+    """Return in what the runs of one policy and seed may differ: training, and the draw of the data."""
+    training, _ = for_policy(job.experiment, job.policy)
+    return {name: str(value) for name, value in asdict(training).items()} | {"draw": str(job.experiment.data.seed)}
+
+
 def _where(job: Job) -> str | None:
     """Return where a run is that wrote a line not long ago."""
     path = job.folder / RECORDS
@@ -87,7 +162,7 @@ def _where(job: Job) -> str | None:
         return None
     line = last_line(path)
     loss = "" if line.get("loss") is None else f" loss {line['loss']:.3f}"
-    return f"{job.policy} {job.seed}: round {line['round'] + 1}{loss}" if "round" in line else None
+    return f"round {line['round'] + 1}{loss}" if "round" in line else None
 
 
 def data_note(kind: str, name: str) -> str | None:

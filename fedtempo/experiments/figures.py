@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, MissingDependencyError, Vector
-from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.comparison import Target, time_to
 from fedtempo.experiments.results import Run
 from fedtempo.files import whole_files
 
@@ -68,8 +68,8 @@ def curve(run: Run, x: str, y: str, target: Target) -> Curve:
 
 
 def reaches(run: Run, target: Target) -> bool:
-    """Return whether a run reached the target; where there is none, it did not."""
-    return target != Target() and run.round_of(loss=target.loss, accuracy=target.accuracy) is not None
+    """Return whether a run reached the target in its time; where there is none, it did not."""
+    return target != Target() and time_to(run, target) is not None
 
 
 def level(target: Target, y: str) -> float | None:

@@ -5,22 +5,26 @@ import json
 import os
 import signal
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.records import RECORDS, read_lines
+from fedtempo.engine.records import RECORDS, RunNotice, other_code, read_header
 from fedtempo.engine.run import ctrl_c
 from fedtempo.experiments import runner
-from fedtempo.experiments.config import Experiment, for_policy
+from fedtempo.experiments.config import DataConfig, Experiment, files_of, settings_of
+from fedtempo.experiments.toml import merged
+from fedtempo.files import whole_file
 from fedtempo.simulator.simulation import Simulation
 
 HASH_LENGTH = 10
+KINDS_SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -33,24 +37,14 @@ class Job:
     seed: int
     root: Path
     made_by: int = field(default_factory=os.getpid)  # the process that waits for it
+    folder: Path = field(init=False)  # of its records: of another setting another, not of another policy's options
 
     def __post_init__(self) -> None:
-        """Name the folder so that a worker finds it, wherever it was started."""
-        object.__setattr__(self, "root", self.root.absolute())
-
-    @property
-    def folder(self) -> Path:
-        """Where its records are: another setting is another folder, another policy's options are not."""
-        training, options = for_policy(self.experiment, self.policy)
-        settings = asdict(self.experiment) | {
-            "training": asdict(training),
-            "policy": options,
-            "name": None,
-            "preset": None,
-        }
+        """Name the folder so that a worker finds it, wherever it was started; files count by what they hold."""
+        settings = merged(settings_of(self.experiment, self.policy), files_of(self.experiment))
         key = json.dumps([settings, self.policy, self.seed], sort_keys=True, default=str)
         digest = hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]
-        return self.root / f"{self.policy}-seed{self.seed}-{digest}"
+        object.__setattr__(self, "folder", self.root.absolute() / f"{self.policy}-seed{self.seed}-{digest}")
 
     def run(self) -> Path:
         """Run it, or go on with it, unless it has ended; return its records."""
@@ -61,7 +55,8 @@ class Job:
             if started_by not in (None, os.getppid()):
                 raise SystemExit  # whoever waits for this run is dead: a new grid may go on with it
 
-        with suppress(DivergedError):  # the records say so
+        with suppress(DivergedError), warnings.catch_warnings():  # the records say so, and the grid which code began it
+            warnings.simplefilter("ignore", RunNotice)
             runner.run(self.experiment, table, policy=self.policy, seed=self.seed, folder=self.folder, progress=check)
         return self.folder / RECORDS
 
@@ -72,14 +67,31 @@ def has_ended(job: Job) -> bool:
     return path.exists() and "end" in last_line(path)
 
 
-def _check_data(job: Job) -> None:
-    """Refuse records of other data: what a set of images holds depends on the files that are there."""
-    path = job.folder / RECORDS
-    header = next(read_lines(path), {}).get("header", {}) if path.exists() else {}
-    data = runner.load_data(job.experiment.data)
-    if header.get("data_checksum", data.checksum()) != data.checksum():
-        raise InputError(
-            f"{job.folder} must hold a run on {data.name}, got other data, {header['data']}; choose another folder"
+def _check_records(jobs: list[Job]) -> None:
+    """Refuse records of other data, as sets of images depend on the files that are there; tell of other code once."""
+    checksums: dict[DataConfig, str] = {}
+    begun, differing = 0, Counter[str]()
+    for job in jobs:
+        data, kind = runner.load_data(job.experiment.data), job.experiment.data
+        if kind not in checksums:
+            checksums[kind] = data.checksum()
+        if not (header := read_header(job.folder / RECORDS)):
+            continue
+        begun += 1
+        if header.get("data_checksum") != checksums[kind]:
+            raise InputError(
+                f"{job.folder} must hold a run on {data.name}, got other data, {header.get('data')}; "
+                "choose another folder"
+            )
+        if said := other_code(header, runner.made_with()):
+            differing[said] += 1
+    if differing:
+        told = ", ".join(f"{count} of {begun} ({said})" for said, count in differing.most_common(KINDS_SHOWN))
+        warnings.warn(
+            f"of the runs in {jobs[0].folder.parent}, {told} were made by other or unknown code, whose numbers may "
+            "differ; they are taken as they are: delete them to run them again",
+            RunNotice,
+            stacklevel=3,
         )
 
 
@@ -92,8 +104,20 @@ def last_line(path: Path) -> dict[str, Any]:
             lines = stream.read().split(b"\n")
             if len(lines) > 2 or block >= size:
                 whole = [line for line in lines[:-1] if line] if block >= size else lines[1:-1]
-                return json.loads(whole[-1]) if whole else {}
+                return _record(path, whole[-1]) if whole else {}
             block *= 4
+
+
+def _record(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(
+            f"{path} must hold the records of a run, got something else in its last line; delete its folder"
+        )
+    return record
 
 
 def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list[Path]:
@@ -101,33 +125,31 @@ def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list
 
     Interrupted or killed, it goes on where it was when it is called again.
     """
-    from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-
-    unfinished = [job for job in jobs if not has_ended(job)]
-    for job in jobs:
-        _check_data(job)
+    once = list({job.folder: job for job in jobs}.values())
+    unfinished = [job for job in once if not has_ended(job)]
+    _check_records(once)
     if ray is None:
-        if unfinished and effective_n_jobs(processes) > 1:
-            _compile(unfinished[0])
-        parallel = Parallel(n_jobs=processes, return_as="generator_unordered")
-        with warnings.catch_warnings(), ExitStack() as at_the_end:
-            # After a run, a worker that has come to hold much data makes way for a new one.
-            warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
-            warnings.filterwarnings("ignore", ".* tasks .* have been cancelled", UserWarning)  # by Ctrl-C
-            with _ctrl_c_held_back():
-                ended = parallel(delayed(Job.run)(job) for job in unfinished)
-                at_the_end.callback(ended.close)
-            for _ in ended:
-                pass
-        return [job.folder / RECORDS for job in jobs]
-    _connect_to_ray(ray)
-    with parallel_config(backend="ray"):
-        found = Parallel(n_jobs=-1)(delayed(_run_there)(job) for job in unfinished)
-    for job, records in zip(unfinished, found, strict=True):
-        if not has_ended(job):  # it ran on a machine that does not share this one's folders
-            job.folder.mkdir(parents=True, exist_ok=True)
-            (job.folder / RECORDS).write_bytes(records)
+        _run_here(unfinished, processes)
+    else:
+        _run_on_ray(unfinished, ray)
     return [job.folder / RECORDS for job in jobs]
+
+
+def _run_here(jobs: list[Job], processes: int) -> None:
+    from joblib import Parallel, delayed, effective_n_jobs
+
+    if jobs and effective_n_jobs(processes) > 1:
+        _compile(jobs[0])
+    parallel = Parallel(n_jobs=processes, return_as="generator_unordered")
+    with warnings.catch_warnings(), ExitStack() as at_the_end:
+        # After a run, a worker that has come to hold much data makes way for a new one.
+        warnings.filterwarnings("ignore", "A worker stopped", UserWarning)
+        warnings.filterwarnings("ignore", ".* tasks .* have been cancelled", UserWarning)  # by Ctrl-C
+        with _ctrl_c_held_back():
+            ended = parallel(delayed(Job.run)(job) for job in jobs)
+            at_the_end.callback(ended.close)
+        for _ in ended:
+            pass
 
 
 def _compile(job: Job) -> None:
@@ -160,6 +182,29 @@ def _not_heard_by_workers() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _run_on_ray(jobs: list[Job], address: str) -> None:
+    """Run jobs on a cluster, and write the records of each when it ends, unless its machine shares this one's folders.
+
+    No run is lost with those that are still under way.
+    """
+    _connect_to_ray(address)
+    import ray
+
+    run_there = ray.remote(num_cpus=1)(_run_there)
+    under_way = {run_there.remote(job): job for job in jobs}
+    while under_way:
+        (ended, *_), _ = ray.wait(list(under_way))
+        job = under_way.pop(ended)
+        try:
+            records = ray.get(ended)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # without the traceback of the other machine
+        if not has_ended(job):
+            job.folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(job.folder / RECORDS, "wb") as stream:
+                stream.write(records)
+
+
 def _run_there(job: Job) -> bytes:
     return job.run().read_bytes()
 
@@ -167,7 +212,6 @@ def _run_there(job: Job) -> bytes:
 def _connect_to_ray(address: str) -> None:
     try:
         import ray
-        from ray.util.joblib import register_ray
     except ModuleNotFoundError:
         raise MissingDependencyError("ray", "ray", "--ray") from None
     if not ray.is_initialized():
@@ -176,4 +220,3 @@ def _connect_to_ray(address: str) -> None:
             ray.init(address=address, log_to_driver=False, **own)
         except ConnectionError as error:
             raise InputError(f"--ray must be the address of a running cluster, got {address!r}: {error}") from None
-    register_ray()

@@ -1,13 +1,17 @@
 """What the paper reports, to stand beside what we find: figures copied from its Tables 2 and 3 and its Figure 6."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+CONFIGS = Path("configs")  # folder of setup1.toml to setup3.toml, as the repository has it
+MODELS = {"softmax": "softmax regression", "lenet5": "LeNet-5"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PaperSetup:
-    """One of the three setups."""
+    """One of the three setups; its data and clients are those of its configuration."""
 
-    title: str
+    name: str
     target_loss: float
     target_accuracy: float
     second_loss: float  # ours: a target that every policy reaches
@@ -22,7 +26,7 @@ class PaperSetup:
 
 SETUPS = {
     "setup1": PaperSetup(
-        title="Setup 1: softmax regression, EMNIST, 40 clients",
+        name="Setup 1",
         target_loss=1.16, target_accuracy=0.70, second_loss=1.3,
         losses=(1.7, 1.6, 1.5, 1.4, 1.3),
         rounds_uniform=(39, 47, 58, 79, 132), rounds_weighted=(12, 19, 27, 36, 56), ratio=11.51,
@@ -32,7 +36,7 @@ SETUPS = {
         },
     ),
     "setup2": PaperSetup(
-        title="Setup 2: softmax regression, Synthetic(1, 1), 100 clients",
+        name="Setup 2",
         target_loss=0.7, target_accuracy=0.78, second_loss=1.0,
         losses=(1.2, 1.15, 1.1, 1.05, 1.0),
         rounds_uniform=(71, 81, 95, 109, 133), rounds_weighted=(48, 57, 69, 84, 101), ratio=63.88,
@@ -42,7 +46,7 @@ SETUPS = {
         },
     ),
     "setup3": PaperSetup(
-        title="Setup 3: LeNet-5, MNIST, 100 clients",
+        name="Setup 3",
         target_loss=0.1, target_accuracy=0.965, second_loss=0.5,
         losses=(0.3, 0.2875, 0.275, 0.2625, 0.25),
         rounds_uniform=(46, 48, 51, 55, 59), rounds_weighted=(27, 28, 30, 32, 34), ratio=4.92,

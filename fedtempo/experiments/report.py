@@ -12,31 +12,39 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import MissingDependencyError
-from fedtempo.experiments.comparison import Target, Times, ratio, times_to
-from fedtempo.experiments.figures import BAND, Style, reaches, styles
+from fedtempo.experiments.comparison import Target, Times, times_to
+from fedtempo.experiments.figures import BAND, Style, styles
 from fedtempo.experiments.report_data import (
     Section,
+    contenders,
     ending,
     fastest,
     headline,
+    pilots_said,
     plot_data,
-    seconds,
     sections,
-    shared_time_limit,
     why_missed,
 )
 from fedtempo.experiments.results import Run
+from fedtempo.experiments.tables import (
+    INTERVALS_SAID,
+    NOTHING,
+    factor_and_interval,
+    interval,
+    mean_seconds,
+    pilots,
+    rounds,
+)
 from fedtempo.files import whole_file
 
 # The browser itself then refuses to load anything from elsewhere.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-NONE = "–"
 CURVES_SAID = f"""Lines are means over seeds, bands span the {BAND}. Between evaluations a run keeps its last value, and
 so does one that has ended after it reached the target; a mean ends with the first run that ended without. Drag to zoom,
 double-click to go back."""
 
 COLUMNS = (
-    ("Policy", ""), ("Seconds", "mean ± sd, pilots counted"), ("95 % interval", "of the mean"),
+    ("Policy", ""), ("Seconds", "mean ± sd, {how}"), ("95 % interval", "of the mean"),
     ("× fastest", "95 % interval"), ("Rounds", "mean"), ("Pilots", "seconds"), ("Without pilots", "mean ± sd"),
     ("Missed it", "runs"),
 )  # fmt: skip
@@ -45,7 +53,7 @@ COLUMNS = (
 def write_report(runs: list[Run], path: Path, *, target: Target | None = None) -> None:
     """Write one HTML page about some runs. Equal runs give equal bytes.
 
-    Without a target, each experiment's is the one that its runs were to stop at, or the lowest loss that all reached.
+    Without a target, each experiment's is one that all of its runs were to reach, or the lowest loss that all reached.
     """
     text = page(sections(runs, target))
     with whole_file(path) as stream:
@@ -102,8 +110,7 @@ def _contents(parts: Sequence[Section]) -> str:
 
 
 def _section(section: Section, number: int, title: str, look: dict[str, Style], data: dict[str, Any]) -> str:
-    limit = shared_time_limit(section.runs)
-    found = [(target, times_to(section.runs, target, limit)) for target in section.targets]
+    found = [(target, times_to(section.runs, target)) for target in section.targets]
     said = [headline(times, target) for target, times in found] or ["There is no target."]
     evaluated = any(np.isfinite(run.loss).any() for run in section.runs)
     plots = _plots(section, look, data["fleet"]) if evaluated else "<p>No run was evaluated: there are no curves.</p>"
@@ -145,60 +152,54 @@ in a box is the median, the dashed one the mean.</p>
 
 def _table(section: Section, target: Target, times: dict[str, Times], look: dict[str, Style]) -> str:
     counted = {label: one.with_pilots() for label, one in times.items()}
-    first = fastest(counted)
+    ranked = contenders(counted)
+    first, how = fastest(ranked), pilots_said(ranked)
     heads = "".join(
-        f'<th scope="col">{name}{f"<small>{below}</small>" if below else ""}</th>' for name, below in COLUMNS
+        f'<th scope="col">{name}{f"<small>{below.format(how=how)}</small>" if below else ""}</th>'
+        for name, below in COLUMNS
     )
-    order = sorted(counted.values(), key=lambda one: (one.missed > 0, one.mean))
-    rows = [_row(one, times[one.policy], first, section.groups[one.policy], target, look[one.policy]) for one in order]
-    return f"""<div class="scroll" tabindex="0" role="region" aria-label="Time to {escape(str(target))}">
+    order = sorted(counted, key=lambda label: (label not in ranked, counted[label].missed, counted[label].mean))
+    rows = [_row(ranked.get(label), times[label], first, section.groups[label], target, look[label]) for label in order]
+    granted = [label for label in order if label not in ranked]
+    note = f" Below all others, with pilots taken for granted: {', '.join(granted)}." if granted else ""
+    return f"""<p class="hint" aria-hidden="true">The table goes on to the right: scroll it sideways.</p>
+<div class="scroll" tabindex="0" role="region" aria-label="Time to {escape(str(target))}">
 <table>
-<caption>Time to {escape(str(target))}, pilots counted</caption>
+<caption>Time to {escape(str(target))}, {how}</caption>
 <thead><tr>{heads}</tr></thead>
 <tbody>
 {"".join(rows)}</tbody>
 </table>
 </div>
+<p class="note">{escape(INTERVALS_SAID + note)}</p>
 """
 
 
-def _row(times: Times, trained: Times, first: Times | None, runs: list[Run], target: Target, style: Style) -> str:
-    cells = [_spread(times), _interval(times), _ratio(times, first)]
-    cells.append(_bound(times, f"{times.rounds.mean():,.0f}"))
-    cells += [seconds(float(times.pilots.mean())), _spread(trained)] if times.pilots.any() else [NONE, NONE]
-    missed = [run for run in runs if not reaches(run, target)]
-    why = f"<small>{escape(why_missed(missed))}</small>" if missed else ""
-    cells.append(f"{times.missed} of {len(runs)}{why}")
-    name = f'<th scope="row">{_swatch(style)}{escape(times.policy)}</th>'
-    best = ' class="best"' if times is first else ""
-    return f"<tr{best}>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>\n"
+def _row(
+    counted: Times | None, trained: Times, first: Times | None, runs: list[Run], target: Target, style: Style
+) -> str:
+    """Return the row of one policy; ``counted`` has its times with pilots, None where it is outside the ranking."""
+    cells = [NOTHING] * 3 if counted is None else [mean_seconds(counted), interval(counted), _over(counted, first)]
+    alone = mean_seconds(trained) if counted is None or trained.pilots.any() else NOTHING
+    cells += [rounds(trained), pilots(trained), alone]
+    ordered = sorted(runs, key=lambda run: run.seed)
+    missed = [run for run, reached in zip(ordered, trained.reached, strict=True) if not reached]
+    cells.append("\n".join([f"{len(missed)} of {len(runs)}", *([why_missed(missed, target)] if missed else [])]))
+    name = f'<th scope="row">{_swatch(style)}{escape(trained.policy)}</th>'
+    best = ' class="best"' if counted is not None and counted is first else ""
+    return f"<tr{best}>{name}{''.join(map(_cell, cells))}</tr>\n"
 
 
-def _bound(times: Times, mean: str) -> str:
-    """Return a mean, or where a run missed the target what it exceeds; nothing where no run trained at all."""
-    return (f"&gt; {mean}" if times.missed else mean) if times.seconds.any() else NONE
+def _cell(text: str) -> str:
+    """Return a cell, with what comes in a second line in small print."""
+    said, _, more = escape(text).partition("\n")
+    return f"<td>{said}<small>{more}</small></td>" if more else f"<td>{said}</td>"
 
 
-def _spread(times: Times) -> str:
-    if times.missed or len(times.seeds) == 1:
-        return _bound(times, seconds(times.mean))
-    return f"{seconds(times.mean)} ± {seconds(times.deviation, times.mean)}"
-
-
-def _interval(times: Times) -> str:
-    if times.interval is None:
-        return NONE
-    low, high = (seconds(end, times.mean) for end in times.interval)
-    return f"{low} to {high}" if times.interval[0] > 0 else f"up to {high}"
-
-
-def _ratio(times: Times, first: Times | None) -> str:
+def _over(times: Times, first: Times | None) -> str:
     if first is None or times is first:
-        return NONE if first is None else "1"
-    value, low, high = ratio(times, first)
-    if times.missed:
-        return f"&gt; {value:,.2f}"
-    return f"{value:,.2f}" + ("" if math.isnan(low) else f"<small>{low:,.2f} to {high:,.2f}</small>")
+        return NOTHING if first is None else "1"
+    return "\n".join(filter(None, factor_and_interval(times, first)))
 
 
 def _legend(section: Section, look: dict[str, Style]) -> str:
@@ -259,6 +260,10 @@ def _problems(section: Section) -> str:
     said = []
     if section.duplicates:
         said.append(f"{_count(section.duplicates, 'run')} given twice, each counted once.")
+    if section.other_ends:
+        said.append(
+            f"{_count(section.other_ends, 'run')} with another end left out: longer ones of the same are shown."
+        )
     if bad:
         said.append(f"{_count(len(bad), 'run')} of {len(section.runs)} did not come to an end:")
     items = [
@@ -353,7 +358,7 @@ def _versions(run: Run) -> str:
 
 
 def _ends(runs: Iterable[Run]) -> str:
-    words = {"target": "at the target", None: "unfinished", "max_rounds": "at the limit", "max_time": "at the limit"}
+    words = {"target": "at the target", None: "not finished", "max_rounds": "at the limit", "max_time": "at the limit"}
     counts: dict[str, int] = {}
     for run in runs:
         end = run.summary.get("end")

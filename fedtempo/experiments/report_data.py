@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector
-from fedtempo.experiments.comparison import Target, Times, ratio
+from fedtempo.experiments.comparison import Target, Times
 from fedtempo.experiments.figures import (
     AXIS_LABELS,
     MOST_POINTS,
@@ -25,8 +25,10 @@ from fedtempo.experiments.figures import (
     thinned,
 )
 from fedtempo.experiments.results import Run
+from fedtempo.experiments.tables import amount, factor_and_interval
 from fedtempo.theory.estimation import estimate_gradient_bounds
 
+MOST_SAID = 3  # policies beside the first that a headline names
 MOST_CLIENTS = 1500  # that a scatter plot shows
 SEED_POINTS = 240  # of the curve of one seed, a thin line among many
 DIGITS = 5  # of the numbers in curves
@@ -43,6 +45,7 @@ class Section:
     runs: list[Run]
     target: Target
     duplicates: int  # runs that were given twice
+    other_ends: int = 0  # runs passed over for a longer one that differs in its end alone
 
     @property
     def groups(self) -> dict[str, list[Run]]:
@@ -59,7 +62,7 @@ class Section:
 def sections(runs: Iterable[Run], target: Target | None = None) -> list[Section]:
     """Return runs by experiment and preset, each group under a label that says how it differs from the others.
 
-    Without a target, each experiment's is the one that its runs were to stop at, or the lowest loss that all reached.
+    Without a target, each experiment's is one that all of its runs were to reach, or the lowest loss that all reached.
     """
     by_name = grouped(runs, lambda run: run.name)
     if not by_name:
@@ -68,41 +71,51 @@ def sections(runs: Iterable[Run], target: Target | None = None) -> list[Section]
     for name, group in by_name.items():
         by_preset = grouped(group, _preset)
         for preset, members in by_preset.items():
-            shown, duplicates = _once_each(labelled(members))
+            shown, duplicates, other_ends = _once_each(labelled(members))
             title = name if len(by_preset) == 1 else f"{name}, preset {preset}"
-            found.append(Section(title, shown, target or choose_target(shown), duplicates))
+            found.append(Section(title, shown, target or choose_target(shown), duplicates, other_ends))
     return found
 
 
 def labelled(runs: Sequence[Run]) -> list[Run]:
     """Return runs whose policy also names the settings in which they differ, so that unlike runs are not averaged."""
     settings = [_settings(run) for run in runs]
-    shared = _differing(settings)
+    own: dict[str, list[dict[str, Any]]] = {}  # settings of the runs of each policy
+    for run, one in zip(runs, settings, strict=True):
+        own.setdefault(run.policy, []).append(one)
+    shared = {name: words for name, words in _differing(settings).items() if not name.startswith("policy.")}
+    if any(name.startswith("data.") for name in shared):
+        shared.pop("checksum", None)
+    told = {
+        policy: shared | {name: words for name, words in _differing(group).items() if name.startswith("policy.")}
+        for policy, group in own.items()
+    }
     found = []
-    for run, own in zip(runs, settings, strict=True):
-        alike = [other for peer, other in zip(runs, settings, strict=True) if peer.policy == run.policy]
-        told = {name for name in shared if not name.startswith("policy.")}
-        told |= {name for name in _differing(alike) if name.startswith("policy.")}
-        if any(name.startswith("data.") for name in told):
-            told.discard("checksum")
-        said = [f"{name.removeprefix('training.').removeprefix('policy.')} {own[name]}" for name in own if name in told]
+    for run, one in zip(runs, settings, strict=True):
+        words = told[run.policy]
+        said = [
+            f"{name.removeprefix('training.').removeprefix('policy.')} {words[name][repr(value)]}"
+            for name, value in one.items()
+            if name in words
+        ]
         found.append(replace(run, policy=", ".join([run.policy, *said])))
     return found
 
 
-def shared_time_limit(runs: Iterable[Run]) -> float | None:
-    """Return the simulated seconds that all runs were given, None if they were given different ones or no limit."""
-    limits = {run.header["config"].get("stop", {}).get("max_time") for run in runs}
-    return limits.pop() if len(limits) == 1 else None
-
-
 def choose_target(runs: Sequence[Run]) -> Target:
-    """Return the target that the runs were to stop at, if it is one; or else the lowest loss that all have reached."""
+    """Return the easiest of the targets that the runs were to stop at: whoever reached its own has reached it too.
+
+    Where they have no loss or accuracy in common, it is the lowest loss that all have reached.
+    """
     stops = [run.header["config"].get("stop", {}) for run in runs]
-    wanted = {(stop.get("target_loss"), stop.get("target_accuracy")) for stop in stops}
-    if len(wanted) == 1 and wanted != {(None, None)}:
-        ((loss, accuracy),) = wanted
-        return Target(loss=loss, accuracy=accuracy)
+    losses, accuracies = ([stop.get(name) for stop in stops] for name in ("target_loss", "target_accuracy"))
+    easiest = Target(
+        loss=None if None in losses else max(losses), accuracy=None if None in accuracies else min(accuracies)
+    )
+    return _lowest_loss(runs) if easiest == Target() else easiest
+
+
+def _lowest_loss(runs: Sequence[Run]) -> Target:
     ended = [run for run in runs if run.summary.get("end") not in (None, "diverged")] or runs
     losses = [run.loss[np.isfinite(run.loss)] for run in ended]
     if not all(one.size for one in losses):
@@ -114,15 +127,42 @@ def choose_target(runs: Sequence[Run]) -> Target:
 
 def headline(times: dict[str, Times], target: Target) -> str:
     """Say who was first at a target with all time counted, how much longer others took, and who is without pilots."""
-    if not any(one.pilots.any() for one in times.values()):
-        return _fastest_said(times, target)
-    counted = {label: one.with_pilots() for label, one in times.items()}
-    said = _fastest_said(counted, target, ", pilots counted,")
-    first, trained = fastest(counted), fastest(times)
-    if first is not None and trained is not None and len(times) > 1:
+    ranked = contenders(times)
+    counted = {label: one.with_pilots() for label, one in ranked.items()}
+    piloted = any(one.pilots.any() for one in ranked.values())
+    how = f", {pilots_said(ranked)}," if piloted or _only_oracles(ranked) else ""
+    said = _fastest_said(counted, target, how)
+    first, trained = fastest(counted), fastest(ranked)
+    if piloted and first is not None and trained is not None and len(ranked) > 1:
         who = f"{first.policy} would still" if trained.policy == first.policy else f"{trained.policy} would"
-        said += f" With all pilots left out, {who} be first, after {seconds(trained.mean)} s."
-    return said
+        said += f" With all pilots left out, {who} be first, after {amount(trained.mean)} s."
+    granted = {label: one for label, one in times.items() if label not in ranked}
+    return f"{said} {_granted_said(granted)}" if granted else said
+
+
+def _granted_said(times: dict[str, Times]) -> str:
+    """Say what those took that are outside the ranking, the fastest for all of them."""
+    first = fastest(times)
+    who = ", ".join(times) if len(times) == 1 else f"the fastest of {len(times)}"
+    if first is None:
+        return f"Outside this ranking, with pilots taken for granted: {_few(list(times), ', ')}, which missed it."
+    if len(times) > 1:
+        who += f", {first.policy},"
+    return f"Outside this ranking, with pilots taken for granted, {who} reached it after {amount(first.mean)} s."
+
+
+def contenders(times: dict[str, Times]) -> dict[str, Times]:
+    """Return those to rank with pilots counted: all but who takes them for granted, or these if there are no others."""
+    return times if _only_oracles(times) else {label: one for label, one in times.items() if not one.oracle}
+
+
+def pilots_said(ranked: dict[str, Times]) -> str:
+    """Say how the times of a ranking take account of pilots."""
+    return "pilots taken for granted" if _only_oracles(ranked) else "pilots counted"
+
+
+def _only_oracles(times: dict[str, Times]) -> bool:
+    return all(one.oracle for one in times.values())
 
 
 def fastest(times: dict[str, Times]) -> Times | None:
@@ -134,28 +174,27 @@ def _fastest_said(times: dict[str, Times], target: Target, how: str = "") -> str
     first = fastest(times)
     if first is None:
         counts = [f"{label} in {one.reached.sum()} of {one.reached.size}" for label, one in times.items()]
-        return f"No policy reached {target} in all of its runs: {', '.join(counts)}."
+        return f"No policy reached {target} in all of its runs: {_few(counts, ', ')}."
     runs = "in its only run" if len(first.seeds) == 1 else f"in the mean of {len(first.seeds)} seeds"
     verb = "was first at" if len(times) > 1 else "reached"
-    said = f"{first.policy} {verb} {target} after {seconds(first.mean)} s{how} {runs}."
+    said = f"{first.policy} {verb} {target} after {amount(first.mean)} s{how} {runs}."
     others = []
     for one in sorted(times.values(), key=lambda one: (one.missed, one.mean)):
         if one is first:
             continue
-        value, low, high = ratio(one, first)
         if one.missed:
             others.append(f"{one.policy} missed it in {one.missed} of {one.reached.size} runs")
         else:
-            interval = "" if math.isnan(low) else f" (95 % interval {low:.2f} to {high:.2f})"
-            others.append(f"{one.policy} took {value:.2f} times as long{interval}")
-    return f"{said} {'; '.join(others)}." if others else said
+            value, interval = factor_and_interval(one, first)
+            within = f" (95 % interval {interval})" if interval else ""
+            others.append(f"{one.policy} took {value.removesuffix(' ×')} times as long{within}")
+    return f"{said} {_few(others, '; ')}." if others else said
 
 
-def seconds(value: float, like: float | None = None) -> str:
-    """Return a number of seconds with three digits or more, as many decimals as ``like`` has."""
-    scale = abs(value if like is None else like)
-    decimals = 0 if scale == 0 else min(max(0, 2 - math.floor(math.log10(scale))), 6)
-    return f"{value:,.{decimals}f}"
+def _few(parts: Sequence[str], separator: str) -> str:
+    """Return as many parts as can be read, and how many more the table has."""
+    more = len(parts) - MOST_SAID
+    return separator.join(parts if more <= 1 else [*parts[:MOST_SAID], f"and {more} more below"])
 
 
 def ending(run: Run) -> str:
@@ -166,14 +205,19 @@ def ending(run: Run) -> str:
     if end == "diverged":
         return str(run.summary.get("error", "diverged"))
     if end in ("max_rounds", "max_time"):
-        return f"ended at its limit, {len(run.trained):,} rounds, {seconds(run.summary['time'])} s"
+        return f"ended at its limit, {len(run.trained):,} rounds, {amount(run.summary['time'])} s"
     return f"unfinished after {len(run.trained):,} rounds" if end is None else str(end)
 
 
-def why_missed(runs: Iterable[Run]) -> str:
-    """Say in a few words why some runs did not reach a target."""
-    words = {"diverged": "diverged", None: "unfinished"}
-    counts = Counter(words.get(run.summary.get("end"), "at the limit") for run in runs)
+def why_missed(runs: Iterable[Run], target: Target) -> str:
+    """Say in a few words why some runs did not reach a target, or not in their time."""
+    words = {"diverged": "diverged", "target": "ended at another target", None: "not finished"}
+    counts = Counter(
+        words.get(run.summary.get("end"), "at the limit")
+        if run.round_of(loss=target.loss, accuracy=target.accuracy) is None
+        else "after the limit"
+        for run in runs
+    )
     return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
@@ -308,9 +352,22 @@ def _settings(run: Run) -> dict[str, Any]:
     return _flat(own) | {"checksum": run.header["data_checksum"][:8]}
 
 
-def _differing(settings: Sequence[dict[str, Any]]) -> set[str]:
-    names = {name for one in settings for name in one}
-    return {name for name in names if len({repr(one.get(name)) for one in settings}) > 1}
+def _differing(settings: Sequence[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the names of settings that differ, with words for each value, by its repr: short ones if those differ."""
+    found: dict[str, dict[str, str]] = {}
+    for name in dict.fromkeys(name for one in settings for name in one):
+        values = {repr(value): value for value in (one.get(name) for one in settings)}
+        short = {key: _brief(value) for key, value in values.items()}
+        if len(values) > 1:
+            found[name] = short if len(set(short.values())) == len(values) else {key: key for key in values}
+    return found
+
+
+def _brief(value: object) -> str:
+    """Return a value in words, numbers with four digits."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
+    return str(value)
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -320,16 +377,14 @@ def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _once_each(runs: Iterable[Run]) -> tuple[list[Run], int]:
-    """Return one run for each label and seed, the longest, and how many were passed over."""
-    found: dict[tuple[str, int], Run] = {}
-    total = 0
+def _once_each(runs: Iterable[Run]) -> tuple[list[Run], int, int]:
+    """Return one run for each label and seed, the longest, and how many were passed over: as equal, for their end."""
+    alike: dict[tuple[str, int], list[Run]] = {}
     for run in runs:
-        total += 1
-        other = found.get((run.policy, run.seed))
-        if other is None or len(run.records) > len(other.records):
-            found[run.policy, run.seed] = run
-    return list(found.values()), total - len(found)
+        alike.setdefault((run.policy, run.seed), []).append(run)
+    shown = [max(group, key=lambda run: len(run.records)) for group in alike.values()]
+    ends = [len({repr(run.header["config"].get("stop")) for run in group}) for group in alike.values()]
+    return shown, sum(map(len, alike.values())) - sum(ends), sum(ends) - len(ends)
 
 
 def _points(x: Vector, y: Vector, most: int = MOST_POINTS) -> list[list[float]]:

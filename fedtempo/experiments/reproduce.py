@@ -1,8 +1,12 @@
 """The paper's tables and figures, from runs to Markdown and pictures beside the paper's own numbers."""
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -12,9 +16,9 @@ from fedtempo.experiments.comparison import Target, times_to
 from fedtempo.experiments.config import Experiment, for_policy, read_experiment
 from fedtempo.experiments.figures import draw_comparison
 from fedtempo.experiments.grid import Job
-from fedtempo.experiments.paper import IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, SETUPS
+from fedtempo.experiments.paper import CONFIGS, IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, MODELS, SETUPS
 from fedtempo.experiments.results import Run, read_run
-from fedtempo.experiments.runner import make_simulation
+from fedtempo.experiments.runner import load_trainer, make_policy
 from fedtempo.experiments.tables import (
     estimate,
     factor,
@@ -25,6 +29,7 @@ from fedtempo.experiments.tables import (
     markdown,
     ratio_table,
     round_time_table,
+    rounds,
     rounds_table,
     seconds,
     time_table,
@@ -36,7 +41,10 @@ from fedtempo.theory.optimum import optimal_cohort
 from fedtempo.theory.sampling import statistical_sampling
 
 IMPACT_OF_E = (10, 25, 50, 100)
-LARGEST_COHORT = 30
+LARGEST_BEST_COHORT = 30  # that the last step of the gain may choose
+PARTS = {**{name: name for name in SETUPS}, "impact-of-k": "setup2", "impact-of-e": "setup2"}  # and their setups
+TITLE_WIDTH = 105  # letters that fit over a figure
+PILOTS, OURS = ["uniform", "weighted"], ["statistical", "proposed", "proposed-oracle"]
 
 RunGrid = Callable[[list[Job]], list[Path]]  # runs what has not ended, and returns the records
 
@@ -51,34 +59,54 @@ class Reproduction:
     records: Path  # folder of the runs
     output: Path  # folder of tables and figures
     run_grid: RunGrid
+    say_first: Callable[[Experiment, list[str]], None]  # what whoever waits for runs of these policies should know
 
     def read(self, setup: str, over: dict[str, Any] | None = None) -> tuple[Experiment, dict[str, Any]]:
         """Return the experiment of a setup."""
-        return read_experiment(self.configs / f"{setup}.toml", self.preset, over=over)
+        path = self.configs / f"{setup}.toml"
+        if not path.exists():
+            raise InputError(
+                f"{path} must be a setup of the paper, got no such file; name the folder configs of the repository "
+                "with --configs"
+            )
+        return read_experiment(path, self.preset, over=over)
 
-    def jobs(self, setup: str, policies: Sequence[str], over: dict[str, Any] | None = None) -> list[Job]:
-        """Return the runs of some policies over all seeds."""
+    def jobs(
+        self, setup: str, policies: Sequence[str], over: dict[str, Any] | None = None, *, folder: str | None = None
+    ) -> list[Job]:
+        """Return the runs of some policies over all seeds; runs beside the setup itself have other folders."""
         experiment, table = self.read(setup, over)
-        root = self.records / setup / self.preset
+        root = self.records / (folder or setup) / self.preset
         return [Job(experiment, table, policy, seed, root) for policy in policies for seed in self.seeds]
 
     def run(self, jobs: list[Job]) -> list[Run]:
         """Run them and read their records."""
         return [read_run(path) for path in self.run_grid(jobs)]
 
+    def run_groups(self, groups: dict[int, list[Job]]) -> dict[int, list[Run]]:
+        """Run several groups as one grid."""
+        found = iter(self.run([job for jobs in groups.values() for job in jobs]))
+        return {name: list(islice(found, len(jobs))) for name, jobs in groups.items()}
 
-def reproduce(what: str, given: Reproduction) -> list[Path]:
-    """Reproduce one thing; return the files written, the first of them the tables."""
-    makers: dict[str, Callable[[Reproduction], list[Path]]] = {
-        **{name: lambda given, name=name: _setup(name, given) for name in SETUPS},  # type: ignore[misc]
-        "impact-of-k": _impact_of_k,
-        "impact-of-e": _impact_of_e,
-    }
-    if what != "all" and what not in makers:
-        known = [*makers, "all"]
-        raise InputError(f"what to reproduce must be a known part of the paper, got {what!r}{nearest(what, known)}")
+
+def reproduce(what: str, given: Reproduction) -> Iterator[list[Path]]:
+    """Reproduce one part of the paper or all; yield the files of each when it is done, the first of them the tables.
+
+    Whatever the parts need is looked for before the first of them runs.
+    """
+    if what != "all" and what not in PARTS:
+        raise InputError(
+            f"what to reproduce must be a known part of the paper, got {what!r}{nearest(what, [*PARTS, 'all'])}"
+        )
+    parts = list(PARTS) if what == "all" else [what]
+    for setup in dict.fromkeys(PARTS[part] for part in parts):
+        experiment, _ = given.read(setup)
+        load_trainer(experiment.model, experiment.data)
+        given.say_first(experiment, PILOTS + OURS)
     given.output.mkdir(parents=True, exist_ok=True)
-    return [path for name, make in makers.items() if what in (name, "all") for path in make(given)]
+    others = {"impact-of-k": _impact_of_k, "impact-of-e": _impact_of_e}
+    for part in parts:
+        yield others[part](given) if part in others else _setup(part, given)
 
 
 def _setup(name: str, given: Reproduction) -> list[Path]:
@@ -91,23 +119,24 @@ def _setup(name: str, given: Reproduction) -> list[Path]:
     """
     paper, known = SETUPS[name], {}
     experiment, _ = given.read(name)
-    runs = given.run(given.jobs(name, ["uniform", "weighted"]))
+    runs = given.run(given.jobs(name, PILOTS))
     size = experiment.training.cohort_size
     if given.preset == "paper":
         found = estimate(runs, paper.losses, size)
         known = {"policy": {"proposed-oracle": {"beta_over_alpha": found.value or 0.0}}}
-    runs += given.run(given.jobs(name, ["statistical", "proposed", "proposed-oracle"], known))
+    runs += given.run(given.jobs(name, OURS, known))
     target, accuracy = Target(loss=paper.target_loss), Target(accuracy=paper.target_accuracy)
     second = Target(loss=paper.second_loss)
     file = name if given.preset == "paper" else f"{name}-{given.preset}"
+    title = _title(paper.name, experiment, runs[0])
     figure = draw_comparison(
         runs,
         Target(loss=paper.target_loss, accuracy=paper.target_accuracy),
         given.output / file,
-        title=f"{paper.title}{'' if given.preset == 'paper' else f', preset {given.preset}'}",
+        title="\n".join(wrap(title, TITLE_WIDTH)),
     )
     parts = [
-        f"# {paper.title}",
+        f"# {title}",
         _about(runs, given, f"reproduce {name}"),
         f"![Loss and accuracy over time]({figure[0].with_suffix('.png').name})",
         "How many times longer each baseline takes than the paper's scheme:",
@@ -127,9 +156,9 @@ def _setup(name: str, given: Reproduction) -> list[Path]:
     if given.preset == "paper":
         best, with_best = size, []
         if found.value:  # without it a larger cohort is never worse
-            best = optimal_cohort(fleet_of(runs), found.value, LARGEST_COHORT).cohort_size
+            best = optimal_cohort(fleet_of(runs), found.value, LARGEST_BEST_COHORT).cohort_size
             changed = {"training": {"cohort_size": best}, "stop": {"target_loss": paper.second_loss}}  # all that counts
-            with_best = given.run(given.jobs(name, ["proposed-oracle"], known | changed))
+            with_best = given.run(given.jobs(name, ["proposed-oracle"], known | changed, folder=f"{name}-best-k"))
         parts += [
             "## Where the gain comes from",
             "Each step keeps those before it. The first four rows are the same runs under four clocks.",
@@ -143,16 +172,18 @@ def _setup(name: str, given: Reproduction) -> list[Path]:
 def _impact_of_k(given: Reproduction) -> list[Path]:
     """Figure 6: the proposed scheme in Setup 2 with several cohort sizes."""
     over = {"stop": {"target_loss": IMPACT_LOSS, "target_accuracy": IMPACT_ACCURACY}}
-    groups = {
-        size: given.run(given.jobs("setup2", ["proposed-oracle"], over | {"training": {"cohort_size": size}}))
+    groups = given.run_groups({
+        size: given.jobs(
+            "setup2", ["proposed-oracle"], over | {"training": {"cohort_size": size}}, folder="impact-of-k"
+        )
         for size in IMPACT_OF_K
-    }
+    })  # fmt: skip
     target, accuracy = Target(loss=IMPACT_LOSS), Target(accuracy=IMPACT_ACCURACY)
     rows = []
     for size, runs in groups.items():
         (to_loss,), (to_accuracy,) = (times_to(runs, wanted).values() for wanted in (target, accuracy))
         rows.append([
-            f"{size}", seconds(to_loss), interval(to_loss), f"{to_loss.rounds.mean():,.0f}", seconds(to_accuracy),
+            f"{size}", seconds(to_loss), interval(to_loss), rounds(to_loss), seconds(to_accuracy),
             f"{IMPACT_OF_K[size]:,.0f}",
         ])  # fmt: skip
     runs = [run for group in groups.values() for run in group]
@@ -183,17 +214,23 @@ def _impact_of_e(given: Reproduction) -> list[Path]:
     """Check the paper's footnote that other numbers of local steps behave alike. Computing time grows with them."""
     experiment, _ = given.read("setup2")
     usual, compute = experiment.training.local_steps, experiment.times.compute
-    if compute is None or compute.mean is None:
+    mean = None if compute is None else compute.mean
+    if mean is None:
         raise InputError("setup2.toml must draw computing times about a mean, got another kind")
-    target, rows, everything = Target(loss=SETUPS["setup2"].second_loss), [], []
-    for steps in IMPACT_OF_E:
-        over = {
+    target = Target(loss=SETUPS["setup2"].second_loss)
+
+    def over(steps: int) -> dict[str, Any]:
+        return {
             "training": {"local_steps": steps},
-            "times": {"compute": {"mean": compute.mean * steps / usual}},
+            "times": {"compute": {"mean": mean * steps / usual}},
             "stop": {"target_loss": target.loss},
         }
-        runs = given.run(given.jobs("setup2", ["uniform", "weighted", "proposed-oracle"], over))
-        everything += runs
+
+    policies, rows = [*PILOTS, "proposed-oracle"], []
+    groups = given.run_groups({
+        steps: given.jobs("setup2", policies, over(steps), folder="impact-of-e") for steps in IMPACT_OF_E
+    })  # fmt: skip
+    for steps, runs in groups.items():
         found = times_to(runs, target)
         ours = found["proposed-oracle"]
         rows.append([
@@ -203,7 +240,7 @@ def _impact_of_e(given: Reproduction) -> list[Path]:
     headings = ["E", "uniform (s)", "weighted (s)", "proposed-oracle (s)", "uniform over ours", "weighted over ours"]
     parts = [
         f"# Impact of E on Setup 2, to {target}",
-        _about(everything, given, "reproduce impact-of-e"),
+        _about([run for group in groups.values() for run in group], given, "reproduce impact-of-e"),
         f"`proposed-oracle` has the β/α of the configuration, {_beta_over_alpha(given)}.",
         markdown(headings, rows),
     ]
@@ -220,7 +257,7 @@ def _round_times(experiment: Experiment, runs: Sequence[Run]) -> str:
         elif "gradient_bound" in run.note:
             q = statistical_sampling(replace(fleet, gradient_bound=np.array(run.note["gradient_bound"])))
         else:
-            policy = make_simulation(experiment, run.policy, run.seed).policy
+            policy = make_policy(experiment, run.policy, run.seed)
             if not isinstance(policy, FixedSampling):
                 continue
             q = policy.sampling_prob
@@ -233,16 +270,37 @@ def _beta_over_alpha(given: Reproduction) -> float:
     return float(for_policy(experiment, "proposed-oracle")[1]["beta_over_alpha"])
 
 
+def _title(name: str, experiment: Experiment, run: Run) -> str:
+    """Name a setup by what its runs were made of, not by what the paper has."""
+    preset = "" if experiment.preset == "paper" else f", preset {experiment.preset}"
+    clients = len(run.header["samples"])
+    return f"{name}: {MODELS[experiment.model.kind]}, {run.header['data']}, {clients} clients{preset}"
+
+
 def _about(runs: Sequence[Run], given: Reproduction, command: str) -> str:
     seeds = len(given.seeds)
     preset = "" if given.preset == "paper" else f" --preset {given.preset}"
     first = f" --first-seed {given.seeds[0]}" if given.seeds[0] else ""
+    configs = "" if given.configs == CONFIGS else f" --configs {shlex.quote(str(given.configs))}"
     end = limits(runs[0].header["config"]["stop"])
     return (
-        f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}`. Data: {runs[0].header['data']}. Times are "
-        f"simulated seconds, mean ± standard deviation over seeds. Runs end after {end} of training: those that did "
-        "not reach a target by then enter with all the time they took, and are counted; bounds are marked."
+        f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}{configs}` with {_code(runs)}. Data: "
+        f"{runs[0].header['data']}. Times are simulated seconds, mean ± standard deviation over seeds. Runs end after "
+        f"{end} of training: those that did not reach a target by then enter with all the time they took, and are "
+        "counted; bounds are marked."
     )
+
+
+def _code(runs: Sequence[Run]) -> str:
+    """Say with what code runs were made, and how many where they were made with several."""
+    found: Counter[str] = Counter()
+    for run in runs:
+        versions, commit = run.header.get("versions", {}), run.header.get("commit")
+        known = "" if commit is None else f", commit {commit}"
+        found[f"fedtempo {versions.get('fedtempo')}, numpy {versions.get('numpy')}{known}"] += 1
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{said} ({count} of {len(runs)} runs)" for said, count in found.items())
 
 
 def _write(path: Path, parts: list[str]) -> Path:

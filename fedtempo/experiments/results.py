@@ -14,6 +14,8 @@ from fedtempo.engine.records import find_runs, read_records
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
 
+ORACLES = ("proposed-oracle",)  # policies that know beforehand what others need pilots for
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -34,6 +36,16 @@ class Run:
     def name(self) -> str:
         """The experiment that this is a run of."""
         return str(self.header["experiment"])
+
+    @property
+    def oracle(self) -> bool:
+        """Whether its policy takes pilots for granted: that it has none is then no merit."""
+        return self.header["policy"] in ORACLES
+
+    @property
+    def time_limit(self) -> float | None:
+        """The simulated seconds of training that it was given, None if it ends after a number of rounds alone."""
+        return self.header["config"].get("stop", {}).get("max_time")  # type: ignore[no-any-return]
 
     @cached_property
     def trained(self) -> list[dict[str, Any]]:

@@ -15,11 +15,23 @@ from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.records import RunFiles
 from fedtempo.engine.run import Progress, run_into
-from fedtempo.experiments.config import ChannelConfig, DataConfig, Experiment, ModelConfig, for_policy
+from fedtempo.experiments.config import (
+    ChannelConfig,
+    DataConfig,
+    Experiment,
+    ModelConfig,
+    files_of,
+    for_policy,
+    make_experiment,
+    settings_of,
+)
+from fedtempo.experiments.toml import merged
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
+from fedtempo.policies.policy import Policy
+from fedtempo.policies.registry import make
 from fedtempo.randomness import stream
-from fedtempo.simulator.api import assemble, make_trainer
+from fedtempo.simulator.api import assemble, make_trainer, policy_setting
 from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, Untold
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
 from fedtempo.simulator.simulation import Simulation
@@ -145,6 +157,14 @@ def make_simulation(experiment: Experiment, policy: str, seed: int) -> Simulatio
     )
 
 
+def make_policy(experiment: Experiment, policy: str, seed: int) -> Policy:
+    """Return the policy of a run alone, which costs little."""
+    training, options = for_policy(experiment, policy)
+    data, trainer = load_data(experiment.data), load_trainer(experiment.model, experiment.data)
+    fleet, _ = make_fleet(experiment, data, float(trainer.num_parameters * BITS_OF_A_PARAMETER))
+    return make(policy, policy_setting(data, trainer, fleet, options, training, seed))
+
+
 def run(
     experiment: Experiment,
     table: dict[str, Any],
@@ -157,7 +177,7 @@ def run(
     """Run one policy under one seed into a folder, or go on where an earlier call was stopped; return the summary."""
     with one_thread(experiment):
         simulation = make_simulation(experiment, policy, seed)
-        files = RunFiles(folder, make_header(experiment, table, policy, seed))
+        files = RunFiles(folder, make_header(experiment, table, policy, seed), canonical)
         return run_into(files, simulation, progress)
 
 
@@ -171,19 +191,34 @@ def one_thread(experiment: Experiment) -> Iterator[None]:
 
 def make_header(experiment: Experiment, table: dict[str, Any], policy: str, seed: int) -> dict[str, Any]:
     """Return what a reader must know to run the same again."""
-    data = load_data(experiment.data)
+    data, files = load_data(experiment.data), files_of(experiment)
     return {
         "experiment": experiment.name,
         "preset": experiment.preset,
         "policy": policy,
         "seed": seed,
         "config": table,
+        **({"files": files} if files else {}),  # what they hold
         "data": data.name,
         "data_checksum": data.checksum(),
         "samples": data.sizes.tolist(),
+        **made_with(),
+    }
+
+
+def made_with() -> dict[str, Any]:
+    """Return the versions that a header names, and the commit where it is known."""
+    return {
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
     }
+
+
+def canonical(header: dict[str, Any]) -> dict[str, Any]:
+    """Return a header whose configuration is that of all headers of the same run, however its file was written."""
+    settings = settings_of(make_experiment(header["config"]), header["policy"])
+    rest = {name: value for name, value in header.items() if name != "files"}
+    return rest | {"config": merged(settings, header.get("files", {}))}
 
 
 def _version(package: str) -> str | None:

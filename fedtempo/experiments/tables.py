@@ -1,5 +1,6 @@
 """Tables of a comparison, as Markdown: rounds to a loss, time to a target, where gains come from, round times."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,12 @@ from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over
 from fedtempo.theory.round_time import Duplicates, expected_round_time, round_cost, round_time_bounds
 
 PROPOSED = ("proposed", "proposed-oracle")
+NOTHING = "-"  # where there is no number to tell
+CLOSED_FORM = "`proposed-oracle` then has β/α = 0, the closed form"
+INTERVALS_SAID = (
+    "Ratios are those of mean times. All intervals are 95 % intervals by Student's t over the seeds, for ratios in "
+    "pairs of equal seeds."
+)
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -31,30 +38,75 @@ def limits(stop: Mapping[str, Any]) -> str:
     return " or ".join(f"{stop[name]:,g} {unit}" for name, unit in units.items() if stop.get(name) is not None)
 
 
+def amount(value: float, like: float | None = None) -> str:
+    """Return a number with three digits or more, as many decimals as ``like`` has."""
+    scale = abs(value if like is None else like)
+    decimals = 0 if scale == 0 else min(max(0, 2 - math.floor(math.log10(scale))), 6)
+    return f"{value:,.{decimals}f}"
+
+
+def mean_seconds(times: Times) -> str:
+    """Return mean ± deviation, or what the mean exceeds where runs missed the target."""
+    mean = amount(times.mean)
+    if times.missed:
+        return f"> {mean}"
+    return mean if times.seconds.size == 1 else f"{mean} ± {amount(times.deviation, times.mean)}"
+
+
+def not_reached(missed: int, runs: int) -> str:
+    """Return what follows a bound: how many runs missed the target, nothing where none did."""
+    return f", {missed} of {runs} not reached" if missed else ""
+
+
 def seconds(times: Times) -> str:
-    """Return mean ± deviation, or a bound where runs are missing, which enter with what they were given."""
-    told = f"{times.mean:,.0f}" if times.seconds.size == 1 else f"{times.mean:,.0f} ± {times.deviation:,.0f}"
-    if not times.missed:
-        return told
-    return f"> {times.mean:,.0f}, {times.missed} of {times.seconds.size} not reached"
+    """Return mean ± deviation, or a bound where runs missed the target, with how many did."""
+    return f"{mean_seconds(times)}{not_reached(times.missed, times.seconds.size)}"
+
+
+def rounds(times: Times) -> str:
+    """Return the mean number of rounds, or what it exceeds where runs missed the target."""
+    return f"{'> ' if times.missed else ''}{times.rounds.mean():,.0f}"
+
+
+def pilots(times: Times) -> str:
+    """Return the mean seconds of the pilots."""
+    if times.oracle:
+        return "taken for granted"
+    return amount(float(times.pilots.mean())) if times.pilots.any() else "none"
 
 
 def interval(times: Times) -> str:
     """Return the 95 % interval of the mean, where there is one."""
     if times.interval is None:
-        return "-"
-    low, high = times.interval
-    return f"{low:,.0f}–{high:,.0f}" if low > 0 else f"up to {high:,.0f}"
+        return NOTHING
+    low, high = (amount(end, times.mean) for end in times.interval)
+    return f"{low}–{high}" if times.interval[0] > 0 else f"up to {high}"
+
+
+def multiple(value: float, *, of_missed: bool, to_missed: bool) -> str:
+    """Return a ratio of times, or how it is bounded where runs of one side missed; of both, nothing is known of it."""
+    if of_missed and to_missed:
+        return NOTHING
+    return f"{'> ' if of_missed else '< ' if to_missed else ''}{_times(value)} ×"
+
+
+def _times(value: float) -> str:
+    """Return a ratio with two decimals, or as many digits as its size calls for."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def factor_and_interval(of: Times, to: Times) -> tuple[str, str]:
+    """Return how many times longer one took than the other, or a bound where runs are missing, and its interval."""
+    value, low, high = ratio(of, to)
+    known = not (of.missed or to.missed or math.isnan(low))
+    told = multiple(value, of_missed=of.missed > 0, to_missed=to.missed > 0)
+    return told, f"{_times(low)}–{_times(high)}" if known else ""
 
 
 def factor(of: Times, to: Times) -> str:
     """Return how many times longer one took than the other, with its interval, or a bound where runs are missing."""
-    value, low, high = ratio(of, to)
-    if of.missed and to.missed:
-        return "-"
-    if of.missed or to.missed:
-        return f"{'>' if of.missed else '<'} {value:.2f} ×"
-    return f"{value:.2f} ×" if np.isnan(low) else f"{value:.2f} × ({low:.2f}–{high:.2f})"
+    told, interval = factor_and_interval(of, to)
+    return f"{told} ({interval})" if interval else told
 
 
 def time_table(
@@ -65,16 +117,20 @@ def time_table(
 ) -> str:
     """Table 3: time to a target for each policy, without and with pilots, and how much longer than ours it took.
 
-    Where none of ours is there, the first policy stands for it.
+    Where none of ours is there, the first policy stands for it. Times with pilots are not told of policies that take
+    pilots for granted.
     """
     found = times_to(runs, target, time_limit)
     ours = [policy for policy in PROPOSED if policy in found] or list(found)[:1]
+    counted = next((policy for policy in ours if not found[policy].oracle), None)
     rows = []
     for policy, times in found.items():
-        row = [policy, seconds(times), interval(times), f"{times.rounds.mean():,.0f}"]
+        row = [policy, seconds(times), interval(times), rounds(times)]
         row += ["1" if policy == our else factor(times, found[our]) for our in ours]
-        row += [f"{times.pilots.mean():,.0f}" if times.pilots.any() else "none", seconds(times.with_pilots())]
-        row.append("1" if policy == ours[0] else factor(times.with_pilots(), found[ours[0]].with_pilots()))
+        row += [pilots(times), NOTHING if times.oracle else seconds(times.with_pilots())]
+        if counted is not None:
+            told = factor(times.with_pilots(), found[counted].with_pilots())
+            row.append("1" if policy == counted else NOTHING if times.oracle else told)
         if paper is not None:
             printed = paper.get(policy.removesuffix("-oracle"))
             row.append(
@@ -82,8 +138,9 @@ def time_table(
             )
         rows.append(row)
     headings = ["policy", "seconds", "95 % interval", "rounds", *(f"over {our}" for our in ours)]
-    headings += ["pilots (s)", "with pilots (s)", f"over {ours[0]}, with pilots"]
-    return markdown(headings + (["paper (s)"] if paper is not None else []), rows)
+    headings += ["pilots (s)", "with pilots (s)", *([] if counted is None else [f"over {counted}, with pilots"])]
+    table = markdown(headings + (["paper (s)"] if paper is not None else []), rows)
+    return f"{table}\n\n{INTERVALS_SAID}" if " × (" in table else table
 
 
 def ratio_table(runs: Sequence[Run], target: Target, paper: dict[str, tuple[float, float] | None] | None = None) -> str:
@@ -124,22 +181,69 @@ def estimate(runs: Sequence[Run], losses: Sequence[float], cohort_size: int) -> 
 def rounds_table(runs: Sequence[Run], setup: PaperSetup, cohort_size: int) -> str:
     """Table 2: rounds to each F_s under uniform and weighted sampling, and the β/α that they lead to."""
     grouped = by_policy(runs)
+    found = {policy: [_rounds_to(grouped[policy], loss) for loss in setup.losses] for policy in ("uniform", "weighted")}
     rows = []
     for policy, printed in (("uniform", setup.rounds_uniform), ("weighted", setup.rounds_weighted)):
-        found = mean_rounds(grouped[policy], setup.losses)
-        rows.append([policy, *("-" if np.isnan(r) else f"{r:.1f}" for r in found)])
+        rows.append([policy, *(_rounds_said(*cell, len(grouped[policy])) for cell in found[policy])])
         rows.append([f"{policy}, paper", *map(str, printed)])
-    ratios = mean_rounds(grouped["uniform"], setup.losses) / mean_rounds(grouped["weighted"], setup.losses)
-    rows.append(["uniform / weighted", *("-" if np.isnan(r) else f"{r:.2f}" for r in ratios)])
+    rows.append([
+        "uniform / weighted",
+        *(
+            multiple(mean / other, of_missed=missed > 0, to_missed=other_missed > 0).removesuffix(" ×")
+            for (mean, missed), (other, other_missed) in zip(found["uniform"], found["weighted"], strict=True)
+        ),
+    ])  # fmt: skip
     table = markdown(["rounds to loss", *(f"{loss:g}" for loss in setup.losses)], rows)
-    told = str(estimate(runs, setup.losses, cohort_size))
     every = grouped["uniform"][0].header["config"]["training"].get("evaluate_every", 1)
-    table += f"\n\nThe loss was evaluated every {every} rounds." if every > 1 else ""
-    return f"{table}\n\nFrom the means over seeds: {told}. The paper prints {setup.ratio:g} under the title α/β."
+    parts = [table, *([f"The loss was evaluated every {every} rounds."] if every > 1 else [])]
+    told = _estimate_said(estimate(runs, setup.losses, cohort_size))
+    parts.append(f"From the means over seeds: {told}. The paper prints {setup.ratio:g} under the title α/β.")
+    parts += [said] if (said := own_estimates(grouped.get("proposed", []))) else []
+    return "\n\n".join(parts)
+
+
+def _rounds_to(runs: Sequence[Run], loss: float) -> tuple[float, int]:
+    """Return the mean number of rounds to a loss, and how many runs missed it, which enter with all their rounds."""
+    found = [run.round_of(loss=loss) for run in runs]
+    counted = [run.time.size if r is None else r for run, r in zip(runs, found, strict=True)]
+    return float(np.mean(counted)), found.count(None)
+
+
+def _rounds_said(mean: float, missed: int, runs: int) -> str:
+    return f"> {mean:,.0f}{not_reached(missed, runs)}" if missed else f"{mean:,.1f}"
+
+
+def _estimate_said(found: BetaOverAlphaEstimate) -> str:
+    """Say what the means of rounds lead to; they are known only of losses that all runs have reached."""
+    if found.value is not None:
+        return str(found)
+    known = found.ratios[~np.isnan(found.ratios)]
+    if not known.size:
+        return f"no estimate of β/α, since no loss was reached by all runs of both; {CLOSED_FORM}"
+    seen = ", ".join(f"{ratio:.4g}" for ratio in known)
+    between = f"strictly between {found.lowest_ratio:.4g} and {found.highest_ratio:.4g}"
+    return f"no estimate of β/α, which needs a ratio of rounds {between}, got {seen}; {CLOSED_FORM}"
+
+
+def own_estimates(runs: Sequence[Run]) -> str:
+    """Say what β/α the runs of ``proposed`` found in their own pilots, "" where none of them has ended its pilots."""
+    notes = [run.note for run in runs if "fallback" in run.note]
+    if not notes:
+        return ""
+    values = [float(note["beta_over_alpha"]) for note in notes if not note["fallback"]]
+    said = f"From the pilots of each run: {len(notes) - len(values)} of {len(notes)} runs of `proposed` found no "
+    said += "estimate and fell back to the closed form, β/α = 0"
+    if values:
+        least, middle, most = (amount(float(x)) for x in np.quantile(values, [0.0, 0.5, 1.0]))
+        said += f"; the others found {least} to {most}, median {middle}" if len(values) > 1 else f"; one found {least}"
+    return f"{said}."
 
 
 def gains_table(runs: Sequence[Run], target: Target, best_cohort: Sequence[Run], cohort_size: int) -> str:
-    """Take the gain apart: the same uniform runs timed on three links, then another sampler, then another K."""
+    """Take the gain apart: the same uniform runs timed on three links, then another sampler, then another K.
+
+    Of the same runs under two clocks the ratio is known, even where some missed the target.
+    """
     grouped = by_policy(runs)
     uniform, sampled = grouped["uniform"], grouped["proposed-oracle"]
     steps: list[tuple[str, Sequence[Run], LinkMode, Duplicates]] = [
@@ -151,15 +255,20 @@ def gains_table(runs: Sequence[Run], target: Target, best_cohort: Sequence[Run],
     ]
     if best_cohort:
         steps.append((f"K = {cohort_size} in place of {_cohort(sampled[0])}", best_cohort, "shared", "physical"))
-    rows, first, before = [], None, None
+    rows: list[list[str]] = []
+    done: list[tuple[Sequence[Run], float, int]] = []  # runs, their mean time, how many of them missed the target
     for name, group, link, duplicates in steps:
         took = [_retimed(run, target, link, duplicates) for run in group]
         mean, missed = float(np.mean([time for time, _ in took])), sum(not reached for _, reached in took)
-        first, before = first or mean, before or mean
-        told = f"> {mean:,.0f}, {missed} of {len(took)} not reached" if missed else f"{mean:,.0f}"
-        bound = "< " if missed else ""
-        rows.append([name, told, f"{bound}{before / mean:.2f} ×", f"{bound}{first / mean:.2f} ×"])
-        before = mean
+        done.append((group, mean, missed))
+        gains = []
+        for others, before, others_missed in (done[max(0, len(done) - 2)], done[0]):
+            other_runs = others is not group
+            gains.append(
+                multiple(before / mean, of_missed=other_runs and others_missed > 0, to_missed=other_runs and missed > 0)
+            )
+        bound = "> " if missed else ""
+        rows.append([name, f"{bound}{amount(mean)}{not_reached(missed, len(took))}", *gains])
     table = markdown(["what", f"seconds to {target}", "this step", "all so far"], rows)
     return table if best_cohort else f"{table}\n\nWithout an estimate of β/α the theory names no best K."
 
@@ -189,7 +298,9 @@ def round_time_table(
         if (used.link, used.duplicates) != ("paper", "paper"):
             cells = ["-", "-", *cells[2:4], "-"]
         rows.append([policy, *cells])
-    return markdown(["policy", "lower bound (s)", "surrogate", "exact E[T]", "measured mean", "upper bound"], rows)
+    return markdown(
+        ["policy", "lower bound (s)", "surrogate", "E[T] of drawn cohorts", "measured mean", "upper bound"], rows
+    )
 
 
 def _cohort(run: Run) -> Any:  # noqa: ANN401

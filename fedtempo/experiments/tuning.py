@@ -9,13 +9,14 @@ from typing import Any
 
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.comparison import Target, Times, times_to
-from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.experiments.config import DEFAULT_PRESET, for_policy, read_experiment
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.results import Run, read_run
 from fedtempo.experiments.tables import limits, markdown, seconds
 from fedtempo.experiments.toml import merged
 
 FIRST_SEED = 1000
+LARGEST_STEP = 3.0  # times beyond the edge of what was tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +33,14 @@ class Candidate:
         """Its runs, once they have ended."""
         return [read_run(job.folder / RECORDS) for job in self.jobs]
 
-    def times(self, target: Target) -> Times:
-        """Return what its runs took, pilots counted; those that miss the target stand at all they were given."""
-        (found,) = times_to(self.runs, target).values()
+    def times(self, target: Target, among: Sequence[Run] = ()) -> Times:
+        """Return what its runs took, pilots counted; ``among``: the runs that they are compared with."""
+        (found,) = times_to(self.runs, target, among=among).values()
         return found.with_pilots()
 
-    def score(self, target: Target) -> tuple[int, int, float]:
+    def score(self, target: Target, among: Sequence[Run] = ()) -> tuple[int, int, float]:
         """Return how bad it is: runs that missed the target, runs that diverged, then seconds."""
-        times, diverged = self.times(target), sum(run.summary.get("end") == "diverged" for run in self.runs)
+        times, diverged = self.times(target, among), sum(run.summary.get("end") == "diverged" for run in self.runs)
         return times.missed, diverged, times.mean
 
 
@@ -75,11 +76,16 @@ def candidates(
 def best_of(found: Sequence[Candidate], target: Target) -> dict[str, Candidate]:
     """Return the best candidate of each policy: the fewest missed runs, then the shortest mean time."""
     best: dict[str, Candidate] = {}
+    everything = _runs_of(found)
     for candidate in found:
         other = best.get(candidate.policy)
-        if other is None or candidate.score(target) < other.score(target):
+        if other is None or candidate.score(target, everything) < other.score(target, everything):
             best[candidate.policy] = candidate
     return best
+
+
+def _runs_of(found: Sequence[Candidate]) -> list[Run]:
+    return [run for candidate in found for run in candidate.runs]
 
 
 def started_from(found: Sequence[Candidate], target: Target) -> str:
@@ -98,17 +104,21 @@ def started_from(found: Sequence[Candidate], target: Target) -> str:
 
 
 def at_the_edge(found: Sequence[Candidate], target: Target) -> list[str]:
-    """Say of each policy which of its best settings lie at the edge of what was tried, and what to try next."""
-    said = []
+    """Say of each policy which of its best settings lie at the edge of what was tried, and what to try next.
+
+    That is as far beyond the edge as its neighbour lies within, or a factor of three where that is further away.
+    """
+    said, everything = [], _runs_of(found)
     for policy, best in best_of(found, target).items():
         for name, value in best.training.items():
             own = [candidate for candidate in found if candidate.policy == policy]
             tried = sorted({candidate.training[name] for candidate in own})
-            as_good = {one.training[name] for one in own if one.score(target) == best.score(target)}
+            lowest = best.score(target, everything)
+            as_good = {one.training[name] for one in own if one.score(target, everything) == lowest}
             if len(as_good) > 1 or len(tried) == 1 or value not in (tried[0], tried[-1]):
                 continue
             word, neighbour = ("smallest", tried[1]) if value == tried[0] else ("largest", tried[-2])
-            ratio = value / neighbour
+            ratio = min(max(value / neighbour, 1 / LARGEST_STEP), LARGEST_STEP)
             beyond = max(1, round(value * ratio)) if isinstance(value, int) else float(f"{value * ratio:.2g}")
             if beyond != value:
                 said.append(f"{policy}: {name} {value:g} is the {word} that was tried; try {beyond:g} too")
@@ -117,13 +127,13 @@ def at_the_edge(found: Sequence[Candidate], target: Target) -> list[str]:
 
 def tuning_table(found: Sequence[Candidate], target: Target) -> str:
     """Return what each candidate took, the best of each policy marked."""
-    best = best_of(found, target)
+    best, everything = best_of(found, target), _runs_of(found)
     rows = [
         [
             candidate.policy,
             f"{candidate.training['step_size']:g}",
             f"{candidate.cohort_size}",
-            seconds(candidate.times(target)),
+            seconds(candidate.times(target, everything)),
             "best" if best[candidate.policy] is candidate else "",
         ]
         for candidate in found
@@ -133,8 +143,9 @@ def tuning_table(found: Sequence[Candidate], target: Target) -> str:
 
 def as_toml(best: dict[str, Candidate], preset: str) -> str:
     """Return the lines that make the choice part of a configuration."""
+    place = "" if preset == DEFAULT_PRESET else f"presets.{preset}."
     return "\n".join(
-        f"[presets.{preset}.policy.{policy}.training]\n"
+        f"[{place}policy.{policy}.training]\n"
         f"step_size = {candidate.training['step_size']:g}\ncohort_size = {candidate.cohort_size}"
         for policy, candidate in best.items()
     )

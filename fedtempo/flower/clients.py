@@ -118,7 +118,7 @@ class FlowerClients:
 
     def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
         """Send some clients their work, and wait for the first updates of all that are in flight."""
-        jobs = self._jobs(plan.start, None, start)
+        jobs = self._jobs(plan.start, plan, start)
         for job, weight in zip(jobs, plan.weights.tolist(), strict=True):
             job.weight, job.version = weight, start.round_index
         self.flying |= self._send(jobs, start, "shared")
@@ -174,13 +174,14 @@ class FlowerClients:
         idle[self.in_flight] = False
         return Conditions(available=idle)
 
-    def _jobs(self, clients: Integers, plan: RoundPlan | None, start: Start) -> list[Job]:
+    def _jobs(self, clients: Integers, plan: RoundPlan | BufferedPlan | None, start: Start) -> list[Job]:
         steps = np.full(len(clients), self.training.local_steps)
         sizes = np.full(len(clients), start.step_size)
-        if plan is not None:
-            steps = steps if plan.local_steps is None else np.broadcast_to(plan.local_steps, steps.shape)
-            sizes = sizes if plan.step_size is None else np.broadcast_to(plan.step_size, sizes.shape)
-        shares = self._shares(clients, plan, steps)
+        if plan is not None and plan.local_steps is not None:
+            steps = np.broadcast_to(plan.local_steps, steps.shape)
+        if isinstance(plan, RoundPlan) and plan.step_size is not None:
+            sizes = np.broadcast_to(plan.step_size, sizes.shape)
+        shares = self._shares(clients, plan if isinstance(plan, RoundPlan) else None, steps)
         return [
             Job(*values, start.step_size, start.model, time.monotonic() + self.deadline)
             for values in zip(clients.tolist(), shares.tolist(), steps.tolist(), sizes.tolist(), strict=True)
@@ -293,6 +294,7 @@ class FlowerClients:
             result=result,
             step_size=np.array([job.step_size for job in jobs]),
             schedule=np.array([job.schedule for job in jobs]),
+            local_steps=np.array([job.steps for job in jobs], dtype=np.int64),
             compute_time=compute_time,
             upload_time=upload_time,
             failed=failed,

@@ -114,6 +114,7 @@ class BufferedPlan:
     start: Integers  # distinct clients, none of them in flight; may be empty while others are
     weights: Vector  # of each of their updates in the aggregate that it will land in
     wait_for: int  # arrivals that end the round
+    local_steps: int | Integers | None = None  # of those who start; None: the engine's E
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     note: Mapping[str, Any] | None = None  # goes into the records
 
@@ -121,6 +122,9 @@ class BufferedPlan:
         """Check what the engine relies on, and turn lists into arrays."""
         object.__setattr__(self, "start", _distinct("start", self.start))
         object.__setattr__(self, "weights", _for_each("weights", self.weights, self.start, above=-np.inf))
+        if self.local_steps is not None:
+            steps = _for_each("local_steps", self.local_steps, self.start, above=0.0, whole=True)
+            object.__setattr__(self, "local_steps", steps)
         check_count("wait_for", self.wait_for)
         check_nonnegative("staleness_exponent", self.staleness_exponent)
 
@@ -145,6 +149,7 @@ class RoundReport:
     compute_time: Vector  # measured τ_i
     upload_time: Vector  # measured t_i, brought to one unit of bandwidth
     step_size: Vector  # η of the engine's schedule when each started
+    local_steps: Integers  # that each was to run
     largest_gradient_norm: Vector
     mean_gradient_norm: Vector
     update_norm: Vector

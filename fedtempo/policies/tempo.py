@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Vector, check_fraction, check_positive
+from fedtempo.policies.local_steps import LocalSteps
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
@@ -39,7 +40,10 @@ from fedtempo.theory.inclusion import (
 )
 from fedtempo.theory.optimum import minimise_time
 
-OPTIONS = {"memory": True, "overlap": None, "largest_factor": None, "floor": None, "signal_factor": None}
+OPTIONS = {
+    "memory": True, "overlap": None, "choose_local_steps": False, "largest_factor": None, "floor": None,
+    "signal_factor": None,
+}  # fmt: skip
 # With server momentum m each direction goes on for 1/(1 - m) steps, and a memory that lags makes the model swing. So
 # steps take more arrivals, weights are cut later, and more of the draws go by data share.
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
@@ -54,6 +58,7 @@ SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and with
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # Steps take more arrivals while the memory fails, and take back as slowly as the momentum forgets.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
+SMALL_COHORT = 5
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -65,7 +70,7 @@ class Tempo:
     def __init__(self, setting: PolicySetting) -> None:
         """Read the options; start with nothing known but data shares and nominal times."""
         options = checked_options(setting, OPTIONS)
-        for name in ("memory", "overlap"):
+        for name in ("memory", "overlap", "choose_local_steps"):
             if not isinstance(options[name], bool) and (name, options[name]) != ("overlap", None):
                 raise InputError(f"{name} must be true or false, got {options[name]!r}")
         self.fleet, self.options = setting.fleet, options
@@ -88,11 +93,15 @@ class Tempo:
         self.cohort_size = setting.cohort_size
         self.forgetting = 1 - m  # by the server's momentum, a step
         self.usual_arrivals = max(1.0, ARRIVALS / self.forgetting)
-        # A cohort is enough for other policies, and with momentum as many more as for the usual step.
-        self.most_caution = max(1.0, self.cohort_size / self.forgetting / self.usual_arrivals)
+        # A cohort is enough for other policies, unless it is small: they step anew, while a memory lags behind. With
+        # momentum it takes as many more as for the usual step.
+        most = max(self.cohort_size, SMALL_COHORT) / self.forgetting
+        self.most_caution = max(1.0, most / self.usual_arrivals)
         size = len(self.fleet)
         self.presence, self.times = Presence(size), ClientTimes(self.fleet)
         self.novelty = Novelty(self.fleet.data_share, grows=self.server_memory)
+        self.paths = LocalSteps(synchronous=not self.overlap, server_momentum=m)
+        self.local_steps: int | None = None  # E, where it is chosen
         self.arrivals = 1  # K of the last step
         self.flying = 0
         self.caution = 1.0  # times as many arrivals as usual
@@ -107,6 +116,9 @@ class Tempo:
         self.presence.look(context)
         self.times.look(context)
         tau, t = self.times.compute, self.times.upload / self.fleet.total_bandwidth
+        if self.options["choose_local_steps"]:
+            self.local_steps = self.paths.best(context.local_steps)
+            tau = tau * (self.local_steps / context.local_steps)
         if self.fleet.download_time is not None:
             tau = tau + self.fleet.download_time
         return self._start_some(context, tau, t) if self.overlap else self._plan_round(context, tau, t)
@@ -117,6 +129,8 @@ class Tempo:
         self.presence.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.expected_noise)
+        if self.options["choose_local_steps"]:
+            self.paths.observe(report, self.fleet.total_bandwidth)
         surprise = self.novelty.surprise / GREATEST_SURPRISE
         gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
         self.caution = min(max(self.caution * surprise**gain, 1.0), self.most_caution)
@@ -159,7 +173,7 @@ class Tempo:
         self.flying += len(start)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
-            note=self.presence.note(context, p),
+            local_steps=self.local_steps, note=self.presence.note(context, p),
         )  # fmt: skip
 
     def _number_of_arrivals(self) -> int:
@@ -208,7 +222,10 @@ class Tempo:
         factors = np.minimum(1 / (pi[drawn] * self.presence.response(members)), self.largest_factor)
         self._learn_costs(tau, t, members)
         self.flying += len(members)
-        return RoundPlan(members=members, weights=p[members] * factors, note=self.presence.note(context, p))
+        return RoundPlan(
+            members=members, weights=p[members] * factors, local_steps=self.local_steps,
+            note=self.presence.note(context, p),
+        )  # fmt: skip
 
     def _learn_costs(self, tau: Vector, t: Vector, members: Any) -> None:  # noqa: ANN401
         """Follow what each client adds to the rounds that are being drawn."""
@@ -220,6 +237,6 @@ class Tempo:
         self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
 
 
-LEARNERS = ("presence", "times", "novelty")
+LEARNERS = ("presence", "times", "novelty", "paths")
 ARRAYS = ("cost", "sampling_prob")
-STATE = ("age", "ahead", "arrivals", "caution", "flying", "theta", "fixed_cost", "expected_noise")
+STATE = ("local_steps", "age", "ahead", "arrivals", "caution", "flying", "theta", "fixed_cost", "expected_noise")

@@ -143,7 +143,23 @@ def assemble(
     seed: int,
 ) -> Simulation:
     """Make the policy, and the run around it."""
-    setting = PolicySetting(
+    setting = policy_setting(data, trainer, fleet, options, training, seed)
+    return Simulation(
+        data=data, trainer=trainer, fleet=fleet, channel=channel, policy=make(policy, setting), training=training,
+        stop=stop, seed=seed,
+    )  # fmt: skip
+
+
+def policy_setting(
+    data: FederatedData,
+    trainer: Trainer,
+    fleet: Fleet,
+    options: Mapping[str, Any],
+    training: TrainingSettings,
+    seed: int,
+) -> PolicySetting:
+    """Return what a policy is made from."""
+    return PolicySetting(
         fleet=fleet,
         cohort_size=training.cohort_size,
         link=training.link,
@@ -152,10 +168,6 @@ def assemble(
         options=options,
         known_gradient_bound=lambda: first_gradient_bounds(data, trainer, training, seed),
     )
-    return Simulation(
-        data=data, trainer=trainer, fleet=fleet, channel=channel, policy=make(policy, setting), training=training,
-        stop=stop, seed=seed,
-    )  # fmt: skip
 
 
 def first_gradient_bounds(data: FederatedData, trainer: Trainer, training: TrainingSettings, seed: int) -> Vector:

@@ -119,17 +119,18 @@ class SimulatedClients:
         round_time, failed = self._time(plan, steps)
         times = self.now.compute_time[members], self.now.upload_time[members]
         schedule = _each(members, start.step_size)
-        return Outcome(plan, result, sizes, schedule, *times, failed, self.asked.seconds + round_time)
+        return Outcome(plan, result, sizes, schedule, steps, *times, failed, self.asked.seconds + round_time)
 
     def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
         """Let some clients start, and wait for the first updates of all that are in flight."""
         clients, now = plan.start, self.now
-        steps, sizes = np.full(len(clients), self.training.local_steps), _each(clients, start.step_size)
+        steps = _each(clients, self.training.local_steps, plan.local_steps).astype(np.int64)
+        sizes = _each(clients, start.step_size)
         ready = start.time + self._ready_time(clients, steps)
         result = self._train(clients, steps, sizes, start)
         started = Flight(
             client=clients, weight=plan.weights, version=np.full(len(clients), start.round_index), step_size=sizes,
-            compute_time=now.compute_time[clients], upload_time=now.upload_time[clients],
+            local_steps=steps, compute_time=now.compute_time[clients], upload_time=now.upload_time[clients],
             ready=ready if now.available is None else np.where(now.available[clients], ready, np.inf),
             update=result.update, largest_gradient_norm=result.largest_gradient_norm,
             mean_gradient_norm=result.mean_gradient_norm, mean_loss=result.mean_loss,
@@ -143,8 +144,8 @@ class SimulatedClients:
             note={**(plan.note or {}), "staleness": staleness.tolist()},
         )
         times = landed.compute_time, landed.upload_time
-        sizes = landed.step_size
-        return Outcome(arrived, landed.result, sizes, sizes, *times, failed, end - start.time)
+        sizes, steps = landed.step_size, landed.local_steps
+        return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, end - start.time)
 
     def start_again(self) -> Conditions:
         """Forget who is in flight and what probes left; the time that they took stays."""

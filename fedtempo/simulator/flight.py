@@ -21,6 +21,7 @@ class Flight:
     weight: Vector  # of its update in the aggregate, before the discount for staleness
     version: Integers  # server steps that had been taken when it started
     step_size: Vector  # η that it trains with
+    local_steps: Integers
     compute_time: Vector  # τ_i at its start
     upload_time: Vector  # t_i at its start
     ready: Vector  # when it can upload, on the clock of the run; ∞: never, it was not there
@@ -33,9 +34,9 @@ class Flight:
     def of_nobody(cls, num_parameters: int) -> "Flight":
         """Return a flight without clients."""
         numbers = {name: np.empty(0) for name in NAMES}
-        clients = np.empty(0, dtype=np.int64)
         update = np.empty((0, num_parameters), dtype=np.float32)
-        return cls(**{**numbers, "client": clients, "version": clients, "update": update})  # type: ignore[arg-type]
+        integers = dict.fromkeys(("client", "version", "local_steps"), np.empty(0, dtype=np.int64))
+        return cls(**{**numbers, **integers, "update": update})  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         """Return how many are in flight."""

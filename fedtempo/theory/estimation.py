@@ -68,11 +68,13 @@ class BetaOverAlphaEstimate:
             return (
                 f"β/α = {self.value:.4g}, the mean of {inside} of {losses} losses whose ratio of rounds lies {between}"
             )
-        seen = ", ".join(f"{ratio:.4g}" for ratio in self.ratios)
-        return (
-            f"β/α does not exist: no ratio of rounds lies {between}, got {seen}; "
-            "use β/α = 0, the closed form, or run longer pilots"
-        )
+        reached = self.ratios[np.isfinite(self.ratios)]
+        if not reached.size:
+            return (
+                "β/α does not exist: no loss was reached by both pilots; use β/α = 0, the closed form, or easier losses"
+            )
+        seen = ", ".join(f"{ratio:.4g}" for ratio in reached)
+        return f"β/α does not exist: no ratio of rounds lies {between}, got {seen}; use β/α = 0, the closed form"
 
 
 def estimate_beta_over_alpha(

@@ -1,0 +1,161 @@
+"""Grids of runs: which folder is whose, what of it is taken up, told or refused, and what a cluster hands back."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_run import SMALL, UPLOAD, command
+
+from fedtempo.engine.records import RECORDS
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.grid import Job, has_ended, run_grid
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "setup2.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def jobs_of(config, root, policies, seeds):
+    experiment, table = read_experiment(config)
+    return [Job(experiment, table, policy, seed, root) for policy in policies for seed in seeds]
+
+
+def test_folders_have_kept_their_names(tmp_path):
+    """Runs of many hours are found by these."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    names = {}
+    for preset in ("paper", "best"):
+        experiment, table = read_experiment(tmp_path / "small.toml", preset)
+        policies = ("uniform", "weighted", "proposed")
+        names[preset] = [Job(experiment, table, policy, 3, tmp_path).folder.name for policy in policies]
+    assert names == {
+        "paper": ["uniform-seed3-3667441d42", "weighted-seed3-974b8924d1", "proposed-seed3-603ebd12a4"],
+        "best": ["uniform-seed3-a95c456413", "weighted-seed3-fdd9a16a52", "proposed-seed3-8a05a69cac"],
+    }
+
+
+@pytest.fixture
+def traced(config):
+    text = config.read_text().replace(UPLOAD, '[channel]\nkind = "traces"\ntraces = ["a.csv"]')
+    config.write_text(text.replace('compute = { kind = "exponential", mean = 1.0 }', 'compute_scores = "scores.json"'))
+    (config.parent / "a.csv").write_text("time,mbps\n0,1\n5,10\n")
+    (config.parent / "scores.json").write_text('{"a": 1.0}')
+    return config
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "time,mbps\n0,1\n5,20\n"), ("scores.json", '{"a":1.0,"b":2}')])
+def test_other_contents_of_a_named_file_are_another_run(traced, tmp_path, name, content):
+    (job,) = jobs_of(traced, tmp_path / "runs", ["uniform"], [0])
+    (tmp_path / name).write_text(content)
+    (other,) = jobs_of(traced, tmp_path / "runs", ["uniform"], [0])
+    assert other.folder != job.folder
+
+
+def test_a_file_is_the_same_by_any_path(traced, tmp_path, monkeypatch):
+    (job,) = jobs_of(traced, tmp_path / "runs", ["uniform"], [0])
+    job.run()
+    traced.write_text(traced.read_text().replace('"a.csv"', f'"{tmp_path}/a.csv"'))
+    (tmp_path / "elsewhere").mkdir()
+    for folder, config in ((tmp_path, traced), (tmp_path / "elsewhere", Path("../setup2.toml"))):
+        monkeypatch.chdir(folder)
+        (same,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0])
+        assert same.folder == job.folder
+    lines = (job.folder / RECORDS).read_bytes().splitlines(keepends=True)
+    (job.folder / RECORDS).write_bytes(b"".join(lines[:-2]))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    same.run()
+    assert (job.folder / RECORDS).read_bytes().splitlines(keepends=True)[1:] == lines[1:]
+
+
+def test_runs_of_other_code_are_told_of_once(config, tmp_path, capsys):
+    arguments = ["compare", config, "--policies", "uniform", "--seeds", 3, "--target-loss", 1, "--jobs", 2]
+    arguments += ["-o", tmp_path / "runs"]
+    assert command(*arguments) == 0
+    capsys.readouterr()
+    ended, killed, _ = paths = sorted((tmp_path / "runs").rglob(RECORDS))
+    for path in (ended, killed):
+        path.write_text(path.read_text().replace(f'"numpy":"{np.__version__}"', '"numpy":"1.0"', 1))
+    killed.write_bytes(b"".join(killed.read_bytes().splitlines(keepends=True)[:-1]))
+    assert command(*arguments) == 0
+    (note,) = capsys.readouterr().err.splitlines()
+    assert note.startswith(f"note: of the runs in {paths[0].parent.parent}, 2 of 3 (versions.numpy: '1.0' there, ")
+    assert note.endswith("they are taken as they are: delete them to run them again")
+
+
+def test_a_job_that_is_there_twice_runs_once(config, tmp_path, monkeypatch):
+    jobs, started, plain = jobs_of(config, tmp_path / "runs", ["uniform"], [0, 0, 1]), [], Job.run
+    monkeypatch.setattr(Job, "run", lambda job: started.append(job.seed) or plain(job))
+    found = run_grid(jobs, processes=1)
+    assert started == [0, 1]
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("option", ["--step-sizes", "--cohort-sizes"])
+def test_a_repeated_value_is_refused(config, capsys, option):
+    arguments = {"--step-sizes": "0.1", "--cohort-sizes": "2"} | {option: "1,2,1"}
+    assert command("tune", config, "--policies", "uniform", *(x for pair in arguments.items() for x in pair)) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert f"{option} must be distinct numbers" in error
+
+
+@pytest.mark.parametrize("line", ["no record\n", "[1]\n", "\0\0\0\0\n"])
+def test_a_corrupt_last_line_gets_one_sentence(config, compiled, tmp_path, capsys, line):
+    arguments = ["compare", config, "--policies", "uniform", "--seeds", 1, "--target-loss", 1, "-o", tmp_path / "runs"]
+    assert command(*arguments) == 0
+    capsys.readouterr()
+    (path,) = (tmp_path / "runs").rglob(RECORDS)
+    path.write_text(path.read_text() + line)
+    assert command(*arguments) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "must hold the records of a run, got something else in its last line" in error
+
+
+def test_tuning_starts_from_the_file_itself_where_it_has_no_preset(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert command("init") == 0
+    arguments = ["tune", "experiment.toml", "--policies", "uniform", "--step-sizes", "0.1", "--seeds", 1]
+    assert command(*arguments, "--target-loss", 2) == 0
+    printed = capsys.readouterr()
+    assert "My experiment, preset paper, to loss 2, seeds 1000" in printed.out
+    assert "note: experiment.toml has no preset best" in printed.err
+    assert command(*arguments, "--preset", "best") == 2
+    assert "must be a known preset" in capsys.readouterr().err
+
+
+class ClusterElsewhere:
+    """Stands in for Ray: machines with folders of their own, the second of which is lost."""
+
+    class exceptions:  # noqa: N801
+        class RayTaskError(Exception):
+            cause = RuntimeError("lost")
+
+    def __init__(self, folder):
+        self.folder, self.calls = folder, 0
+
+    def remote(self, **resources):
+        return lambda function: type("Remote", (), {"remote": staticmethod(lambda job: (function, job))})
+
+    def wait(self, under_way):
+        return under_way[:1], under_way[1:]
+
+    def get(self, task):
+        self.calls += 1
+        if self.calls == 2:
+            raise self.exceptions.RayTaskError
+        function, job = task
+        return function(Job(job.experiment, job.table, job.policy, job.seed, self.folder))
+
+
+def test_what_has_ended_on_a_cluster_is_not_lost_with_the_rest(config, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", ClusterElsewhere(tmp_path / "there"))
+    monkeypatch.setattr("fedtempo.experiments.grid._connect_to_ray", lambda address: None)
+    jobs = jobs_of(config, tmp_path / "here", ["uniform"], [0, 1, 2])
+    with pytest.raises(RuntimeError, match="lost"):
+        run_grid(jobs, processes=1, ray="elsewhere")
+    assert [has_ended(job) for job in jobs] == [True, False, False]
+    run_grid(jobs, processes=1, ray="elsewhere")
+    assert all(has_ended(job) for job in jobs)
