@@ -17,6 +17,7 @@ from fedtempo.checks import InputError, check_count
 from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments.config import Experiment, for_policy, make_experiment
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
+from fedtempo.experiments.toml import merged
 from fedtempo.fleet import Fleet
 from fedtempo.flower.credentials import make_credentials
 from fedtempo.flower.link import ShapedLink
@@ -30,6 +31,7 @@ STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.5
 DONE = ("completed", "failed", "stopped")
+NOTHING: Mapping[str, Any] = {}
 
 Show = Callable[[dict[str, Any]], None]
 
@@ -125,13 +127,19 @@ class Testbed:
             prefix=() if self.namespaces is None else self.namespaces.prefix(number),
         )
 
-    def start_run(self, policy: str, *, rounds: int, seed: int, records: Path) -> int:
-        """Start a run of the ready app, or go on with one whose records are there; return its id."""
-        for_policy(self.experiment, policy)
+    def start_run(
+        self, policy: str, *, rounds: int, seed: int, records: Path, over: Mapping[str, Any] = NOTHING
+    ) -> int:
+        """Start a run of the ready app, or go on with one whose records are there; return its id.
+
+        ``over``: settings of training or of the end, to lie over the experiment.
+        """
+        table = merged(self.settings.table, over)
+        for_policy(make_experiment(table), policy)
         return self.superlink.start_run(
             APP,
             {
-                "experiment": json.dumps(self.settings.table),
+                "experiment": json.dumps(table),
                 "policy": policy,
                 "seed": seed,
                 "rounds": rounds,
@@ -146,11 +154,19 @@ class Testbed:
         )
 
     def run(
-        self, policy: str, *, rounds: int, seed: int, records: Path, timeout: float, show: Show = lambda record: None
+        self,
+        policy: str,
+        *,
+        rounds: int,
+        seed: int,
+        records: Path,
+        timeout: float,
+        show: Show = lambda record: None,
+        over: Mapping[str, Any] = NOTHING,
     ) -> list[dict[str, Any]]:
         """Run one policy to the end; show each record as it comes, and return all of them."""
         end, lines = time.monotonic() + timeout, _Tail(records / RECORDS)
-        run_id = self.start_run(policy, rounds=rounds, seed=seed, records=records)
+        run_id = self.start_run(policy, rounds=rounds, seed=seed, records=records, over=over)
         try:
             while True:
                 status, details = self.superlink.run_status(run_id)

@@ -1,0 +1,262 @@
+"""A federation of real processes on this machine: how far uploads keep to their shares, what the engine costs.
+
+    python benchmarks/testbed.py links      # 10 nodes, 20 rounds on each kind of link
+    python benchmarks/testbed.py sizes      # how many nodes this machine carries
+    python benchmarks/testbed.py policies   # to a target loss, several runs of each policy
+    python benchmarks/testbed.py faults     # nodes and the SuperLink are killed, and come back
+
+Computing is padded to nominal times, uploads of a megabyte go through the shaped link; nothing else should need the
+machine meanwhile. Each part writes benchmarks/testbed_PART.md.
+"""
+
+import argparse
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.experiments.tables import markdown
+from fedtempo.files import whole_file
+from fedtempo.flower.testbed import Testbed, TestbedSettings
+from fedtempo.flower.testbed_report import report_on, summary_of
+from fedtempo.flower.watched import ProcessError
+
+ROOT = Path(__file__).parents[1]
+COHORT_SIZE, MEGABYTE = 4, 1_000_000
+LINKS = ("paper", "equal", "shared")
+SIZES = (10, 20, 40)
+POLICIES = ("uniform", "proposed", "tempo")
+MOST_ROUNDS, TARGET = 40, 1.2
+DEADLINE, ROUND_SECONDS = 60.0, 120.0
+TIMES = {
+    "compute": {"kind": "uniform", "low": 0.5, "high": 2.0, "value": None},
+    "upload": {"kind": "uniform", "low": 0.5, "high": 3.0},
+    "seed": 0,
+}
+
+
+def table_of(nodes: int, **over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Setup 1 with as many clients as there are nodes, and times that differ more."""
+    changed = {"data": {"clients": nodes}, "times": TIMES, "stop": {"max_rounds": 1000, "target_accuracy": None}}
+    training = {"cohort_size": COHORT_SIZE, "schedule": "constant", "step_size": 0.05, "duplicates": "physical"}
+    return read_experiment(ROOT / "configs" / "setup1.toml", "paper", over=changed | {"training": training} | over)[1]
+
+
+def bed_of(nodes: int, folder: str, **over: Mapping[str, Any]) -> Testbed:
+    """Return a testbed that is not started yet."""
+    settings = TestbedSettings(table=table_of(nodes, **over), model_bytes=MEGABYTE, deadline=DEADLINE)
+    return Testbed(settings, Path(folder))
+
+
+def reported(bed: Testbed, records: list[dict[str, Any]], policy: str, link: str) -> dict[str, Any]:
+    """Return predicted and measured times of a run."""
+    training, _ = for_policy(bed.experiment, policy)
+    return report_on(records, bed.fleet, replace(training, link=link))
+
+
+def links(folder: str) -> str:
+    """Return what 20 rounds of the same cohorts take on each kind of link."""
+    rows = []
+    with bed_of(10, folder) as bed:
+        for link in LINKS:
+            found = bed.run(
+                "uniform", rounds=20, seed=1, records=Path(folder, link), timeout=20 * ROUND_SECONDS,
+                over={"training": {"link": link}},
+            )  # fmt: skip
+            report = reported(bed, found, "uniform", link)
+            uploads = [member for one in report["rounds"] for member in one["members"]]
+            errors = np.abs([one["measured_upload"] / one["predicted_upload"] - 1 for one in uploads])
+            last = [max(member["upload_ended"] for member in one["members"]) for one in report["rounds"]]
+            spreads = _spreads(report)
+            said = summary_of(report)
+            rows.append([
+                link, f"{len(uploads)}", f"{np.median(errors):.1%}", f"{np.quantile(errors, 0.9):.1%}",
+                f"{np.median(spreads):.1%}", f"{max(spreads):.1%}", f"{mean(last):.2f}",
+                f"{mean(one['predicted_time'] for one in report['rounds']):.2f}", f"{said['overhead']:.2f}",
+            ])  # fmt: skip
+    headings = [
+        "link", "uploads", "off the predicted time: median", "90 % quantile", "ends of a round apart: median", "most",
+        "last upload ends after (s)", "predicted round (s)", "engine's overhead (s)",
+    ]  # fmt: skip
+    return (
+        "10 nodes, K = 4, 1 MB, 20 rounds, the same cohorts on each link. Ends apart: between the first and the last "
+        "upload of a round, over the time of the last. Overhead: the round less the longest computing and upload.\n\n"
+        + markdown(headings, rows)
+    )
+
+
+def _spreads(report: Mapping[str, Any]) -> list[float]:
+    ends = [[member["upload_ended"] for member in one["members"]] for one in report["rounds"]]
+    return [(max(some) - min(some)) / max(some) for some in ends if len(some) > 1]
+
+
+def sizes(folder: str) -> str:
+    """Return what a round costs with more and more nodes."""
+    rows = []
+    for nodes in SIZES:
+        began = time.monotonic()
+        try:
+            with bed_of(nodes, f"{folder}/{nodes}") as bed:
+                started = time.monotonic() - began
+                found = bed.run(
+                    "uniform", rounds=5, seed=1, records=Path(folder, f"records-{nodes}"), timeout=5 * ROUND_SECONDS
+                )
+                said = summary_of(reported(bed, found, "uniform", "paper"))
+                memory = _memory(bed)
+        except ProcessError as error:
+            rows.append([f"{nodes}", *"-" * 4, str(error).splitlines()[0][:120]])
+            continue
+        rows.append([
+            f"{nodes}", f"{started:.0f}", f"{memory / 2**30:.1f}", f"{said['upload_error']:.1%}",
+            f"{said['overhead']:.2f}", "",
+        ])  # fmt: skip
+    headings = ["nodes", "until all are there (s)", "memory (GiB)", "uploads off: median", "overhead (s)", ""]
+    return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + markdown(headings, rows)
+
+
+def _memory(bed: Testbed) -> float:
+    """Return the bytes that belong to no other process than those of the testbed."""
+    import psutil
+
+    total = 0.0
+    for one in (bed.superlink, *bed.nodes):
+        if one.pid is not None:
+            for process in (root := psutil.Process(one.pid), *root.children(recursive=True)):
+                with suppress(psutil.Error):
+                    total += process.memory_full_info().uss
+    return total
+
+
+def policies(folder: str, runs: int) -> str:
+    """Return the real seconds to a target loss, and where they go."""
+    rows = []
+    with bed_of(10, folder, policy={"proposed": {"losses": [2.2, 2.0, 1.8]}}) as bed:
+        for policy in POLICIES:
+            for seed in range(runs):
+                over = {"stop": {"target_loss": TARGET}, "training": {"link": "shared"}}
+                rounds = MOST_ROUNDS if policy == "uniform" else 10 * MOST_ROUNDS
+                found = bed.run(
+                    policy, rounds=rounds, seed=seed, records=Path(folder, f"{policy}-{seed}"), over=over,
+                    timeout=rounds * ROUND_SECONDS,
+                )  # fmt: skip
+                *records, summary = [record for record in found if "header" not in record]
+                rows.append([policy, f"{seed}", *_times(records, summary)])
+                print(rows[-1], flush=True)
+    headings = [
+        "policy", "seed", f"seconds to loss {TARGET:g}", "of them pilots", "steps", "uploads", "link busy (s)",
+        "rest: computing, waiting and the engine (s)",
+    ]  # fmt: skip
+    return (
+        f"10 nodes, Setup 1's data, K = 4, 1 MB, a shared link, real seconds, {runs} runs of each policy. The link is "
+        "busy while an upload is under way.\n\n" + markdown(headings, rows)
+    )
+
+
+def _times(records: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> list[str]:
+    uploads = [list((record.get("note") or {}).get("uploads", {}).values()) for record in records]
+    total, busy = summary["time"] + summary["pilot_time"], sum(map(_busy, uploads))
+    reached = summary["time_to_loss"]
+    said = f"> {total:,.0f}" if reached is None else f"{reached + summary['pilot_time']:,.0f}"
+    numbers = (summary["pilot_time"], len(records), sum(map(len, uploads)), busy, total - busy)
+    return [said, *(f"{number:,.0f}" for number in numbers)]
+
+
+def _busy(uploads: Sequence[Mapping[str, float]]) -> float:
+    """Return the seconds of a step in which some upload was under way."""
+    total, until = 0.0, -np.inf
+    for start, end in sorted((one["end"] - one["seconds"], one["end"]) for one in uploads):
+        total += max(end - max(start, until), 0.0)
+        until = max(until, end)
+    return total
+
+
+def faults(folder: str, seed: int) -> str:
+    """Kill three of ten nodes and the SuperLink at random moments; return what the records say."""
+    rng, said = random.Random(seed), list[str]()
+    began = time.monotonic()
+
+    def tell(what: str) -> None:
+        said.append(f"- {time.monotonic() - began:.0f} s: {what}")
+        print(said[-1], flush=True)
+
+    with bed_of(10, folder) as bed:
+        began = time.monotonic()
+        victims = rng.sample(range(10), 3)
+        killing = threading.Thread(target=_kill_nodes, args=(bed, victims, rng, tell), daemon=True)
+        killing.start()
+        killer = threading.Timer(rng.uniform(60, 120), lambda: (tell("the SuperLink is killed"), bed.superlink.kill()))
+        killer.daemon = True
+        killer.start()
+        records, attempts = Path(folder, "run"), 0
+        while True:
+            attempts += 1
+            try:
+                found = bed.run("uniform", rounds=20, seed=seed, records=records, timeout=20 * ROUND_SECONDS)
+                break
+            except ProcessError as error:
+                tell(f"run {attempts} ended: {str(error).splitlines()[0][:100]}")
+                if attempts == 5:
+                    raise
+                if not bed.superlink.running:
+                    bed.superlink.start()
+                    bed.superlink.wait_until_ready(60)
+                    tell("the SuperLink is there again")
+        killer.cancel()
+        killing.join(120)
+    *rounds, summary = [record for record in found if "header" not in record]
+    tell(f"20 rounds are done, the loss is {summary['loss']:.3f}")
+    rows = [
+        [f"{record['round']}", ", ".join(map(str, record["members"])), f"{record['round_time']:.1f}", _told(record)]
+        for record in rounds
+    ]
+    return (
+        f"10 nodes, K = 4, deadline {DEADLINE:g} s, seed {seed}.\n\n" + "\n".join(said) + "\n\n"
+        + markdown(["round", "clients", "seconds", "failed"], rows)
+    )  # fmt: skip
+
+
+def _kill_nodes(bed: Testbed, victims: Sequence[int], rng: random.Random, tell: Callable[[str], None]) -> None:
+    """Kill nodes one after another; the first comes back."""
+    for victim in victims:
+        time.sleep(rng.uniform(10, 40))
+        bed.nodes[victim].kill()
+        tell(f"node {victim} is killed")
+    back = bed.nodes[victims[0]]
+    back.start()
+    back.wait_until_ready(200, insist=True)
+    tell(f"node {victims[0]} is there again")
+
+
+def _told(record: Mapping[str, Any]) -> str:
+    failures = (record.get("note") or {}).get("failures", {})
+    return "; ".join(f"{client}: {why[:60]}" for client, why in failures.items())
+
+
+def main() -> None:
+    """Run one part, and write its page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("links", "sizes", "policies", "faults"))
+    parser.add_argument("--runs", type=int, default=3, help="of each policy")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="fedtempo-benchmark-") as folder:
+        more = {"policies": (given.runs,), "faults": (given.seed,)}.get(given.part, ())
+        page = {"links": links, "sizes": sizes, "policies": policies, "faults": faults}[given.part](folder, *more)
+    report = f"# Testbed: {given.part}\n\nMade by `python benchmarks/testbed.py {given.part}`. {page}\n"
+    print(report)
+    with whole_file(Path(__file__).with_name(f"testbed_{given.part}.md")) as stream:
+        stream.write(report)
+
+
+if __name__ == "__main__":
+    main()
