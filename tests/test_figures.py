@@ -19,10 +19,13 @@ from fedtempo.experiments.figures import (
     draw_comparison,
     grouped,
     log_axes,
+    on_dark,
+    shown_range,
     styles,
     thinned,
 )
 from fedtempo.experiments.results import Run, read_runs
+from fedtempo.policies.registry import BUILT_IN
 
 pytest.importorskip("matplotlib")
 
@@ -123,6 +126,40 @@ def test_styles_differ_and_known_policies_keep_theirs():
     mixed = styles(["mine", "proposed", "yours", "weighted"])
     assert len({style.colour for style in mixed.values()}) == 4
     assert mixed["proposed"].colour == COLOURS[0]
+
+
+def test_each_policy_has_a_colour_and_a_marker_of_its_own_whoever_stands_beside_it():
+    together = styles(BUILT_IN)
+    assert len({style.colour for style in together.values()}) == len({s.marker for s in together.values()}) == 15
+    assert {name: styles([name])[name] for name in BUILT_IN} == together
+    variants = styles([f"uniform, cohort_size {size}" for size in range(20)] + ["weighted"])
+    assert variants["uniform, cohort_size 0"] == together["uniform"]
+    assert variants["weighted"] == together["weighted"]
+    assert len({(style.colour, style.dashes) for style in variants.values()}) == 21
+    beside = styles([*BUILT_IN, *(f"mine {n}" for n in range(20))])
+    assert len({(style.colour, style.dashes) for style in beside.values()}) == 35
+
+
+def test_dark_colours_are_lightened_on_a_dark_page_and_others_are_kept():
+    assert on_dark("#F0E442") == "#F0E442"
+    for dark in ("#000000", "#332288"):
+        parts = [int(on_dark(dark)[at : at + 2], 16) for at in (1, 3, 5)]
+        assert min(parts) > 90, "so much white must be in it"
+
+
+def test_axes_show_what_lies_near_the_target_and_where_curves_end():
+    def falls(*values):
+        return Average(np.arange(1.0, len(values) + 1), *(np.array(values) for _ in range(3)))
+
+    near = falls(8.0, 2.0, 1.0, 0.7)
+    assert shown_range([near], "loss", 0.7) == pytest.approx((0.63, 1.47))
+    assert shown_range([near, falls(8.0, 3.0)], "loss", 0.7) == pytest.approx((0.63, 3.15)), "it missed, but is seen"
+    assert shown_range([near, falls(8.0, 1e9)], "loss", 0.7) == pytest.approx((0.63, 1.47)), "it has diverged"
+    assert shown_range([near], "loss", None) == pytest.approx((0.63, 1.47)), "the best end stands for a target"
+    assert shown_range([falls(1.2, 0.9)], "loss", 0.7) is None, "all can be seen"
+    assert shown_range([falls(10.0, 60.0, 78.0)], "accuracy", 80.0) == pytest.approx((40.0, 81.6))
+    assert shown_range([falls(50.0, 78.0)], "accuracy", 80.0) is None
+    assert shown_range([average([])], "loss", 0.7) is None
 
 
 def test_groups_stand_in_the_order_of_their_numbers():

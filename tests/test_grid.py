@@ -322,7 +322,10 @@ def test_ctrl_c_twice_ends_a_comparison_with_one_sentence(config, compiled, tmp_
     os.killpg(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=30)
     assert (process.returncode, out.strip()) == (130, "")
-    assert error == "fedtempo: interrupted; a run goes on when the same command is given again\n"
+    folder = tmp_path / "runs" / "setup2" / "paper"
+    assert error == (
+        f"fedtempo: interrupted; 0 of 4 runs have ended, in {folder}; the same command goes on with the others\n"
+    )
     _, left = psutil.wait_procs([one for one in psutil.process_iter() if in_session(one, process.pid)], timeout=10)
     assert [one for one in left if one.status() != psutil.STATUS_ZOMBIE] == []
 

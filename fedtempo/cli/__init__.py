@@ -69,12 +69,15 @@ def main(arguments: list[str] | None = None) -> None:
     before = signal.signal(signal.SIGINT, _interrupt_once)
     try:
         code = app(arguments, standalone_mode=False) or 0
+        if code == INTERRUPTED:  # what some versions of typer make of Ctrl-C
+            raise KeyboardInterrupt
         _end_workers()
     except (Exception, KeyboardInterrupt) as error:
         code = _explain(error)
-    if code != INTERRUPTED:
-        signal.signal(signal.SIGINT, before)
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # all is done: no traceback for Ctrl-C now
+    finally:
+        if signal.getsignal(signal.SIGINT) is _interrupt_once:  # it has not been heard
+            signal.signal(signal.SIGINT, before)
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a traceback at the exit would tell nothing
     sys.exit(code)
 
 

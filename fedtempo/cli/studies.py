@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedtempo.checks import InputError, check_choice
+from fedtempo.checks import InputError
 from fedtempo.cli.options import (
     Config,
     Configs,
@@ -27,6 +27,7 @@ from fedtempo.cli.options import (
 from fedtempo.cli.runs import run_grid, say_first, target_of
 from fedtempo.cli.terminal import note, print_markdown
 from fedtempo.experiments.paper import CONFIGS, SETUPS
+from fedtempo.experiments.toml import nearest
 
 TUNED_PRESET = "best"
 PARTS = (*SETUPS, "impact-of-k", "impact-of-e", "all")  # of the paper
@@ -117,7 +118,10 @@ def reproduce(
     from fedtempo.experiments.reproduce import Reproduction
     from fedtempo.experiments.reproduce import reproduce as make
 
-    check_choice("WHAT", what, PARTS)
+    if what not in PARTS:
+        near = nearest(what, PARTS)
+        known = f"one of {', '.join(PARTS)}" if "did you mean" in near else "a part of the paper"
+        raise InputError(f"WHAT must be {known}, got {what!r}{near}")
     check_installed("matplotlib", "report", "reproduce")
     check_folders(records, output)
     wanted = Reproduction(

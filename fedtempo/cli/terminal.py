@@ -54,8 +54,8 @@ def table_of(lines: Sequence[str], width: int) -> Table | str:
         if widths is not None:
             break
     else:
-        lists = [[row[0], *map("  {}: {}".format, headings[1:], row[1:])] for row in rows]
-        return "\n".join(line for listed in lists for line in listed)
+        lists = ["\n  ".join(map("{}: {}".format, headings, row)) for row in rows]
+        return "\n".join(lists)
     table = Table(box=box.SIMPLE_HEAVY, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for name, side, wide in zip(headings, alignment, widths, strict=True):
         table.add_column(name, justify="right" if side.endswith(":") else "left", width=wide)

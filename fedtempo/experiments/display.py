@@ -23,7 +23,7 @@ from fedtempo.simulator.simulation import Simulation
 
 POLL_SECONDS, ACTIVE_SECONDS = 1.0, 15.0
 LINE_SECONDS = 60.0  # between lines where there is no terminal
-BAR_WIDTH, REST_WIDTH = 20, 48  # letters that a bar takes, and what stands beside it
+BAR_WIDTH, REST_WIDTH = 18, 54  # letters that a bar takes, and what stands beside it
 
 
 class _Progress(Progress):
@@ -90,21 +90,21 @@ def grid_progress(title: str, jobs: Sequence[Job]) -> Iterator[None]:
     """Show how many runs of a grid have ended, and where those under way are, by what they have written so far."""
     jobs = list({job.folder: job for job in jobs}.values())
     waiting, begun, stopped = [job for job in jobs if not has_ended(job)], time.monotonic(), threading.Event()
-    before, names, lines = len(jobs) - len(waiting), _Names(jobs), _Lines(title)
+    total, before, names, lines = len(jobs), len(jobs) - len(waiting), _Names(jobs), _Lines(title)
     bar = _Progress(Console(stderr=True), TextColumn("{task.fields[said]}", markup=False))
     with bar if bar.console.is_terminal else nullcontext():
-        task = bar.add_task(title, total=len(jobs), completed=before, said=ended_said(before, len(jobs), before, 0.0))
+        task = bar.add_task(title, total=total, completed=before, said=f"{before} of {total} runs")
 
         def watch() -> None:
             while not stopped.wait(POLL_SECONDS):
                 waiting[:] = [job for job in waiting if not has_ended(job)]
-                ended = len(jobs) - len(waiting)
-                said = ended_said(ended, len(jobs), before, time.monotonic() - begun)
+                ended = total - len(waiting)
+                times = times_said(ended, total, before, time.monotonic() - begun)
                 if bar.console.is_terminal:
                     bar.below = "; ".join(f"{names.of(job)}: {where}" for job in waiting if (where := _where(job)))
-                    bar.update(task, completed=ended, said=said)
+                    bar.update(task, completed=ended, said=f"{ended} of {total} runs, {times}")
                 else:
-                    lines.say(said)
+                    lines.say(f"{ended} of {total} runs have ended, {times}")
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -115,19 +115,20 @@ def grid_progress(title: str, jobs: Sequence[Job]) -> Iterator[None]:
             watcher.join()
 
 
-def ended_said(ended: int, total: int, before: int, elapsed: float) -> str:
-    """Say how many runs have ended, ``before`` of them earlier, and how long the others take if they take as long."""
-    said = f"{ended} of {total} runs have ended, {_duration(elapsed)}"
-    if before < ended < total:
-        said += f"; about {_duration(elapsed / (ended - before) * (total - ended))} to go"
-    return said
+def times_said(ended: int, total: int, before: int, elapsed: float) -> str:
+    """Say how long some runs took, all that have ended but those before, and the others will if they take as long."""
+    if not before < ended < total:
+        return _duration(elapsed)
+    return f"{_duration(elapsed)}; about {_duration(elapsed / (ended - before) * (total - ended))} to go"
 
 
 def _duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes < 600 else f"{round(minutes / 60)} h"
 
 
 class _Names:

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +23,17 @@ MOST_POINTS = 800  # of a curve: more cannot be seen
 # Okabe and Ito's colours, which the colour-blind tell apart; yellow comes last, since paper is white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 # On and off lengths in widths of the line, so that curves differ without colour too; () is solid.
-DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.5), (5, 1.5, 1, 1.5), (1, 1.2), (8, 1.5, 1, 1.5, 1, 1.5))
-USUAL_ORDER = ("proposed", "weighted", "uniform", "statistical", "proposed-oracle", "full")
+SOLID, LONG, DASH_DOT, DOTTED, DASH_DOT_DOT = (), (5.0, 1.5), (5.0, 1.5, 1.0, 1.5), (1.0, 1.2), (8, 1.5, 1, 1.5, 1, 1.5)
+DASHES: tuple[tuple[float, ...], ...] = (SOLID, LONG, DASH_DOT, DOTTED, DASH_DOT_DOT)
+MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "pentagon", "hexagon")  # by plotly's names
+SHADES = (0.0, 0.4, -0.35, 0.65)  # of variants of a policy: how far towards white, or black where negative
+DARK_PAGE, LEAST_CONTRAST = "#1a2126", 4.0
 
 PANELS = (("time", "loss"), ("time", "accuracy"), ("rounds", "loss"))
 AXIS_LABELS = {"time": "simulated time (s)", "rounds": "rounds", "loss": "loss", "accuracy": "accuracy (%)"}
 BAND = "middle 80 % of the seeds"
 BAND_EDGES = 0.1, 0.9
-LOSSES_SHOWN = 3.0  # times the target: what came before it would press the rest together
+LOSSES_SHOWN, ACCURACIES_SHOWN = 2.0, 0.5  # times the target: what came before would press the rest together
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,27 @@ class Style:
 
     colour: str
     dashes: tuple[float, ...]
+    marker: str
+
+
+# The paper's policies and ours have the clearest colours. Most of the rivals' are Paul Tol's, for the colour-blind too.
+LOOKS = {
+    "tempo": Style("#D55E00", SOLID, "star"),
+    "proposed": Style("#0072B2", SOLID, "circle"),
+    "proposed-oracle": Style("#56B4E9", DASH_DOT_DOT, "square"),
+    "uniform": Style("#009E73", DASH_DOT, "triangle-up"),
+    "weighted": Style("#E69F00", LONG, "x"),
+    "statistical": Style("#CC79A7", DOTTED, "diamond"),
+    "full": Style("#000000", LONG, "cross"),
+    "oort": Style("#882255", LONG, "pentagon"),
+    "power-of-choice": Style("#999933", DASH_DOT, "hexagon"),
+    "fedcs": Style("#661100", DOTTED, "triangle-down"),
+    "tifl": Style("#332288", DASH_DOT_DOT, "triangle-left"),
+    "ocs": Style("#AA4499", DASH_DOT, "triangle-right"),
+    "clustered": Style("#44AA99", LONG, "hourglass"),
+    "kvib": Style("#CC6677", DASH_DOT_DOT, "bowtie"),
+    "fedbuff": Style("#777777", SOLID, "star-square"),
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -115,16 +140,85 @@ def thinned(values: Vector, most: int = MOST_POINTS) -> Integers:
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
-    """Return a style for each label; policies of this package look the same wherever they are drawn."""
-    labels = list(dict.fromkeys(labels))
-    places = {label: USUAL_ORDER.index(label) for label in labels if label in USUAL_ORDER}
-    free = (place for place in range(len(labels) + len(places)) if place not in places.values())
+    """Return a style for each label; policies of this package look the same wherever they are drawn.
+
+    Variants of one, such as "uniform, cohort_size 5", have shades of its colour and other dashes. Other labels take
+    what is free.
+    """
+    found: dict[str, Style] = {}
+    labels, variants = list(dict.fromkeys(labels)), Counter[str]()
     for label in labels:
-        if label not in places:
-            places[label] = next(free)
-    return {
-        label: Style(COLOURS[places[label] % len(COLOURS)], DASHES[places[label] % len(DASHES)]) for label in labels
-    }
+        policy = label.partition(",")[0]
+        if policy in LOOKS:
+            found[label] = _variant(LOOKS[policy], variants[policy])
+            variants[policy] += 1
+    taken = {style.colour for style in found.values()}
+    places = range(len(COLOURS) * len(DASHES))
+    free = [
+        Style(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
+        for place in places
+    ]
+    free.sort(key=lambda style: style.colour in taken)
+    known = {(style.colour, style.dashes) for style in found.values()}
+    others = itertools.cycle(style for style in free if (style.colour, style.dashes) not in known)
+    return {label: found[label] if label in found else next(others) for label in labels}
+
+
+def _variant(style: Style, number: int) -> Style:
+    """Return the look of one of the variants of a policy, of the first its own."""
+    share = SHADES[number % len(SHADES)]
+    dashes = DASHES[(DASHES.index(style.dashes) + number) % len(DASHES)]
+    return Style(_mixed(style.colour, "#ffffff" if share > 0 else "#000000", abs(share)), dashes, style.marker)
+
+
+def on_dark(colour: str) -> str:
+    """Return a colour to be seen on a dark page: the same, or with as much white as it takes."""
+    shares = np.arange(0.0, 1.0, 0.05)
+    page = _luminance(DARK_PAGE) + 0.05
+    return next(
+        mixed
+        for mixed in (_mixed(colour, "#ffffff", float(share)) for share in shares)
+        if (_luminance(mixed) + 0.05) / page >= LEAST_CONTRAST
+    )
+
+
+def _mixed(colour: str, other: str, share: float) -> str:
+    if not share:
+        return colour
+    mixed = (1 - share) * _channels(colour) + share * _channels(other)
+    return "#" + "".join(f"{round(255 * part):02X}" for part in mixed.tolist())
+
+
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of sRGB, as contrasts between colours are measured by."""
+    parts = _channels(colour)
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ np.array([0.2126, 0.7152, 0.0722]))
+
+
+def _channels(colour: str) -> Vector:
+    return np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+
+
+def shown_range(averages: Iterable[Average], y: str, wanted: float | None) -> tuple[float, float] | None:
+    """Return from where to where a linear axis should show losses or accuracies: near the target, and where curves end.
+
+    None: all of them. Without a target the best end stands for it; an end far from it is left out of sight.
+    """
+    drawn = [one for one in averages if one.x.size]
+    if not drawn:
+        return None
+    ends, lowest = np.array([one.mean[-1] for one in drawn]), min(float(one.low.min()) for one in drawn)
+    highest = max(float(one.high.max()) for one in drawn)
+    if y == "accuracy":
+        reference = float(ends.max()) if wanted is None else wanted
+        low = min(ACCURACIES_SHOWN * reference, 0.95 * float(ends.min()))
+        high = max(highest, reference)
+        return (low, high + 0.04 * (high - low)) if lowest < low else None
+    reference = float(ends.min()) if wanted is None else wanted
+    near = ends[ends <= LOG_FROM * reference]
+    high = 1.05 * max(LOSSES_SHOWN * reference, float(near.max(initial=0.0)))
+    return (0.9 * min(lowest, reference), high) if highest > high > 0 else None
 
 
 def log_axes(averages: Iterable[Average], y: str) -> tuple[bool, bool]:
@@ -206,9 +300,8 @@ def _draw(figure: Any, groups: dict[str, list[Run]], target: Target, title: str)
             line = axes.axhline(wanted, color="0.35", linewidth=0.8, linestyle=(0, (6, 4)), zorder=1)
             handles[f"target: {target}"] = line
         _set_axes(axes, x, y, averages.values())
-        if y == "loss" and target.loss is not None and axes.get_ylim()[1] > LOSSES_SHOWN * target.loss:
-            lowest = min((one.low.min() for one in averages.values() if one.x.size), default=target.loss)
-            axes.set(yscale="linear", ylim=(0.9 * min(lowest, target.loss), LOSSES_SHOWN * target.loss))
+        if (span := shown_range(averages.values(), y, wanted)) is not None:
+            axes.set(yscale="linear", ylim=span)
         axes.set_title(f"({letter}) {y} against {x}")
     keys = sorted(handles, key=lambda label: label not in groups)  # the target comes last
     figure.suptitle(title)
@@ -242,10 +335,11 @@ def _explanation(groups: Iterable[list[Run]], target: Target) -> str:
     """Say what lines and bands are, and what became of runs that have ended."""
     groups = list(groups)
     sizes = sorted({len(group) for group in groups})
+    pilots = "; pilots left out" if any(run.pilot_time for group in groups for run in group) else ""
     if sizes == [1]:
-        return "lines: one seed each"
+        return f"lines: one seed each{pilots}"
     seeds = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     said = f"lines: mean over {seeds} seeds; bands: {BAND}"
     if any(reaches(run, target) for group in groups for run in group):
         said += "; a run that has ended at the target keeps its last value"
-    return said
+    return said + pilots

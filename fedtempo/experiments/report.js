@@ -2,7 +2,6 @@
 (function () {
   const root = document.documentElement;
   const failure = document.getElementById("failure");
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "cross", "star", "pentagon"];
   const WIDTH = 2.2;
 
   // Whoever opens the page sees that it failed, and a test finds it in the document.
@@ -17,7 +16,6 @@
   const numbers = JSON.parse(document.getElementById("numbers").textContent);
   const touch = matchMedia("(pointer: coarse)").matches; // a finger on a plot scrolls the page; buttons zoom
   const config = {
-    responsive: true,
     displaylogo: false,
     displayModeBar: touch ? true : "hover",
     modeBarButtons: touch ? [["zoomIn2d", "zoomOut2d", "resetScale2d"]] : [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
@@ -109,7 +107,8 @@
     });
     const shapes = panel.target === null ? [] : [line(panel.target, true, "dash")];
     const x = axis(panel.x, state.log.x, state.log.x ? {} : { rangemode: "tozero" });
-    return [traces, layout(x, axis(panel.y, state.log.y), { shapes })];
+    const y = axis(panel.y, state.log.y, panel.range && !state.log.y ? { range: panel.range } : {});
+    return [traces, layout(x, y, { shapes })];
   }
 
   function drawFleet(data, name, state) {
@@ -124,7 +123,7 @@
       traces.push({
         x: fleet[name], y: group.share, mode: "markers", name: plain(data.groups[place].name),
         customdata: about.map((one, i) => [...one, group.draws[i]]),
-        marker: { color: faded(colour, 0.65), size: 7, symbol: SYMBOLS[place % SYMBOLS.length], line: { width: 0.6, color: colour } },
+        marker: { color: faded(colour, 0.65), size: 7, symbol: data.groups[place].marker, line: { width: 0.6, color: colour } },
         hovertemplate:
           `<b>client %{customdata[0]}</b>, %{fullData.name}<br>${group.noted ? "q" : "share of draws"}: %{y:.3~g}` +
           "<br>drawn %{customdata[6]:,} times in training<br>%{customdata[1]:,} samples" +
@@ -132,7 +131,7 @@
           "<br>gradient norm %{customdata[4]:.3~g}, importance %{customdata[5]:.3~g}<extra></extra>",
       });
     });
-    const title = name === "speed" ? "compute + upload time (s)" : "data share × gradient norm";
+    const title = name === "seconds" ? "compute + upload time (s)" : "data share × gradient norm";
     const shapes = [line(fleet.uniform, true, "dot")];
     return [traces, layout(axis(title, state.log.x), axis("share of draws", state.log.y), { shapes })];
   }
@@ -198,6 +197,10 @@
         });
       }
       const made = { place, name, panel, log };
+      // A plot has the width that it was drawn with; the page may become narrower or wider.
+      new ResizeObserver(() => {
+        if (place.querySelector(".main-svg")) Plotly.Plots.resize(place);
+      }).observe(place);
       return made;
     }
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedtempo.checks import MissingDependencyError
 from fedtempo.experiments.comparison import Target, Times, times_to
-from fedtempo.experiments.figures import BAND, Style, styles
+from fedtempo.experiments.figures import BAND, Style, on_dark, styles
 from fedtempo.experiments.report_data import (
     Section,
     contenders,
@@ -40,8 +40,9 @@ from fedtempo.files import whole_file
 # The browser itself then refuses to load anything from elsewhere.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 CURVES_SAID = f"""Lines are means over seeds, bands span the {BAND}. Between evaluations a run keeps its last value, and
-so does one that has ended after it reached the target; a mean ends with the first run that ended without. Drag to zoom,
-double-click to go back."""
+so does one that has ended after it reached the target; a mean ends with the first run that ended without. Axes begin
+with what lies near the target: double-click shows all, and double-click again goes back. Drag to zoom."""
+PILOTS_SAID = "Pilots are left out of the curves, while the table and the sentence above it count them."
 
 COLUMNS = (
     ("Policy", ""), ("Seconds", "mean ± sd, {how}"), ("95 % interval", "of the mean"),
@@ -80,7 +81,7 @@ def page(parts: Sequence[Section]) -> str:
 <meta name="color-scheme" content="light dark">
 <title>{title} – fedtempo</title>
 <style>
-{_asset("report.css")}</style>
+{_asset("report.css")}{_on_dark_page(looks)}</style>
 </head>
 <body>
 <a class="skip" href="#experiment-0">Skip to the results</a>
@@ -130,6 +131,7 @@ def _section(section: Section, number: int, title: str, look: dict[str, Style], 
 
 def _plots(section: Section, look: dict[str, Style], fleet: dict[str, Any] | None) -> str:
     names = ", ".join(section.groups)
+    said = CURVES_SAID + (f" {PILOTS_SAID}" if any(run.pilot_time for run in section.runs) else "")
     return f"""<div>
 <h3>Curves</h3>
 {_legend(section, look)}
@@ -138,7 +140,7 @@ def _plots(section: Section, look: dict[str, Style], fleet: dict[str, Any] | Non
 {_figure("panel-1", f"Accuracy against simulated time for {names}", "Accuracy against time", log="x")}
 {_figure("panel-2", f"Loss against rounds for {names}", "Loss against rounds")}
 </div>
-<p class="note">{CURVES_SAID}</p>
+<p class="note">{said}</p>
 <h3>Who trains</h3>
 {_fleet(fleet, names)}
 <h3>How long rounds take</h3>
@@ -180,8 +182,7 @@ def _row(
 ) -> str:
     """Return the row of one policy; ``counted`` has its times with pilots, None where it is outside the ranking."""
     cells = [NOTHING] * 3 if counted is None else [mean_seconds(counted), interval(counted), _over(counted, first)]
-    alone = mean_seconds(trained) if counted is None or trained.pilots.any() else NOTHING
-    cells += [rounds(trained), pilots(trained), alone]
+    cells += [rounds(trained), pilots(trained), mean_seconds(trained)]
     ordered = sorted(runs, key=lambda run: run.seed)
     missed = [run for run, reached in zip(ordered, trained.reached, strict=True) if not reached]
     cells.append("\n".join([f"{len(missed)} of {len(runs)}", *([why_missed(missed, target)] if missed else [])]))
@@ -223,6 +224,13 @@ def _colour(style: Style) -> str:
     return f"var(--on-{style.colour.removeprefix('#')}, {style.colour})"
 
 
+def _on_dark_page(looks: Iterable[dict[str, Style]]) -> str:
+    """Return rules for the colours of curves that would be too dark on the dark page."""
+    colours = sorted({style.colour for look in looks for style in look.values()})
+    rules = [f"--on-{one.removeprefix('#')}: {on_dark(one)};" for one in colours if on_dark(one) != one]
+    return f"@media (prefers-color-scheme: dark) {{ :root {{ {' '.join(rules)} }} }}\n" if rules else ""
+
+
 def _figure(name: str, alt: str, title: str, *, log: str = "xy", wide: bool = False) -> str:
     buttons = "".join(
         f'<button type="button" class="option" data-log="{axis}" aria-pressed="false">log {axis}</button>'
@@ -237,8 +245,8 @@ def _figure(name: str, alt: str, title: str, *, log: str = "xy", wide: bool = Fa
 def _fleet(fleet: dict[str, Any] | None, names: str) -> str:
     if fleet is None:
         return '<p class="note">The runs have different clients, or no rounds: there is no one fleet to show.</p>'
-    said = "Speed is the time to compute and to upload alone on the link, importance the data share times the largest "
-    said += "gradient norm that was seen. The dotted line is uniform sampling. "
+    said = "A client's time is what it takes to compute and to upload alone on the link, its importance the data share "
+    said += "times the largest gradient norm that was seen. The line across is uniform sampling. "
     said += "A share is q where the policy noted it, and else what it drew in training."
     shown = len(fleet["client"])
     if shown + fleet["unseen"] < fleet["clients"]:
@@ -248,8 +256,8 @@ def _fleet(fleet: dict[str, Any] | None, names: str) -> str:
     if fleet["never_drawn"]:
         said += " A logarithmic axis leaves out who was never drawn."
     return f"""<div class="plots">
-{_figure("speed", f"Share of draws against speed for each client, for {names}", "Draws against speed")}
-{_figure("importance", f"Share of draws against importance for each client, for {names}", "Draws against importance")}
+{_figure("seconds", f"Share of draws against the time of each client, for {names}", "Draws against time")}
+{_figure("importance", f"Share of draws against importance of each client, for {names}", "Draws against importance")}
 </div>
 <p class="note">{said}</p>"""
 

@@ -22,13 +22,14 @@ from fedtempo.experiments.figures import (
     is_wide,
     level,
     log_axes,
+    shown_range,
     thinned,
 )
 from fedtempo.experiments.results import Run
 from fedtempo.experiments.tables import amount, factor_and_interval
 from fedtempo.theory.estimation import estimate_gradient_bounds
 
-MOST_SAID = 3  # policies beside the first that a headline names
+MOST_SAID = 3  # policies that a headline names
 MOST_CLIENTS = 1500  # that a scatter plot shows
 SEED_POINTS = 240  # of the curve of one seed, a thin line among many
 DIGITS = 5  # of the numbers in curves
@@ -126,29 +127,16 @@ def _lowest_loss(runs: Sequence[Run]) -> Target:
 
 
 def headline(times: dict[str, Times], target: Target) -> str:
-    """Say who was first at a target with all time counted, how much longer others took, and who is without pilots."""
+    """Say who was first at a target with all time counted, who came next, and who would be first without pilots."""
     ranked = contenders(times)
     counted = {label: one.with_pilots() for label, one in ranked.items()}
     piloted = any(one.pilots.any() for one in ranked.values())
     how = f", {pilots_said(ranked)}," if piloted or _only_oracles(ranked) else ""
     said = _fastest_said(counted, target, how)
     first, trained = fastest(counted), fastest(ranked)
-    if piloted and first is not None and trained is not None and len(ranked) > 1:
-        who = f"{first.policy} would still" if trained.policy == first.policy else f"{trained.policy} would"
-        said += f" With all pilots left out, {who} be first, after {amount(trained.mean)} s."
-    granted = {label: one for label, one in times.items() if label not in ranked}
-    return f"{said} {_granted_said(granted)}" if granted else said
-
-
-def _granted_said(times: dict[str, Times]) -> str:
-    """Say what those took that are outside the ranking, the fastest for all of them."""
-    first = fastest(times)
-    who = ", ".join(times) if len(times) == 1 else f"the fastest of {len(times)}"
-    if first is None:
-        return f"Outside this ranking, with pilots taken for granted: {_few(list(times), ', ')}, which missed it."
-    if len(times) > 1:
-        who += f", {first.policy},"
-    return f"Outside this ranking, with pilots taken for granted, {who} reached it after {amount(first.mean)} s."
+    if first is not None and trained is not None and trained.policy != first.policy:
+        said += f" With all pilots left out, {trained.policy} would be first, after {amount(trained.mean)} s."
+    return said
 
 
 def contenders(times: dict[str, Times]) -> dict[str, Times]:
@@ -178,17 +166,15 @@ def _fastest_said(times: dict[str, Times], target: Target, how: str = "") -> str
     runs = "in its only run" if len(first.seeds) == 1 else f"in the mean of {len(first.seeds)} seeds"
     verb = "was first at" if len(times) > 1 else "reached"
     said = f"{first.policy} {verb} {target} after {amount(first.mean)} s{how} {runs}."
-    others = []
-    for one in sorted(times.values(), key=lambda one: (one.missed, one.mean)):
-        if one is first:
-            continue
-        if one.missed:
-            others.append(f"{one.policy} missed it in {one.missed} of {one.reached.size} runs")
-        else:
-            value, interval = factor_and_interval(one, first)
-            within = f" (95 % interval {interval})" if interval else ""
-            others.append(f"{one.policy} took {value.removesuffix(' ×')} times as long{within}")
-    return f"{said} {_few(others, '; ')}." if others else said
+    others = {label: one for label, one in times.items() if one is not first}
+    if not others:
+        return said
+    if (second := fastest(others)) is None:
+        counts = [f"{label} in {one.missed} of {one.reached.size} runs" for label, one in others.items()]
+        return f"{said} The others missed it: {_few(counts, ', ')}."
+    value, interval = factor_and_interval(second, first)
+    within = f" (95 % interval {interval})" if interval else ""
+    return f"{said} Next was {second.policy}, which took {value.removesuffix(' ×')} times as long{within}."
 
 
 def _few(parts: Sequence[str], separator: str) -> str:
@@ -226,7 +212,13 @@ def plot_data(section: Section, look: dict[str, Style]) -> dict[str, Any]:
     groups = section.groups
     return {
         "groups": [
-            {"name": label, "colour": look[label].colour, "dashes": list(look[label].dashes), "runs": len(group)}
+            {
+                "name": label,
+                "colour": look[label].colour,
+                "dashes": list(look[label].dashes),
+                "marker": look[label].marker,
+                "runs": len(group),
+            }
             for label, group in groups.items()
         ],
         "panels": [_panel(groups, section.target, x, y) for x, y in PANELS],
@@ -251,14 +243,17 @@ def _panel(groups: dict[str, list[Run]], target: Target, x: str, y: str) -> dict
             ],
         })  # fmt: skip
     log_x, log_y = log_axes(averages, y)
+    span = shown_range(averages, y, level(target, y))
+    piloted = any(run.pilot_time for group in groups.values() for run in group)
     return {
-        "x": AXIS_LABELS[x], "y": AXIS_LABELS[y], "log_x": log_x, "log_y": log_y,
+        "x": AXIS_LABELS[x] + (", pilots left out" if piloted else ""), "y": AXIS_LABELS[y],
+        "log_x": log_x, "log_y": log_y and span is None, "range": None if span is None else _short(np.array(span)),
         "target": level(target, y), "curves": drawn,
     }  # fmt: skip
 
 
 def fleet_data(groups: dict[str, list[Run]]) -> dict[str, Any] | None:
-    """Return speed, importance and share of draws of each client; None where runs have different clients, or no rounds.
+    """Return time, importance and share of draws of each client; None where runs have different clients, or no rounds.
 
     A client's share is q where the policy noted it (the mean over seeds), or else the part of all draws in training
     that fell on it.
@@ -269,7 +264,7 @@ def fleet_data(groups: dict[str, list[Run]]) -> dict[str, Any] | None:
     columns = _clients(runs) if alike else None
     if columns is None:
         return None
-    order = np.argsort(columns["speed"], kind="stable")  # the fastest and the slowest are always shown
+    order = np.argsort(columns["seconds"], kind="stable")  # the fastest and the slowest are always shown
     shown = order[np.unique(np.linspace(0, order.size - 1, min(order.size, MOST_CLIENTS)).astype(np.int64))]
     columns = {name: values[shown] for name, values in columns.items()}
     clients = columns.pop("client").astype(np.int64)
@@ -287,7 +282,7 @@ def fleet_data(groups: dict[str, list[Run]]) -> dict[str, Any] | None:
         "clients": size,
         "unseen": size - order.size,
         "never_drawn": bool((drawn == 0).any()),
-        "log": {name: is_wide(columns[name]) for name in ("speed", "importance")}
+        "log": {name: is_wide(columns[name]) for name in ("seconds", "importance")}
         | {"share": is_wide(drawn[drawn > 0])},
     }
 
@@ -314,7 +309,7 @@ def _clients(runs: Sequence[Run]) -> dict[str, Vector] | None:
     bound = estimate_gradient_bounds(client, norm[client], num_clients=samples.size).gradient_bound[client]
     return {
         "client": client.astype(np.float64), "samples": samples[client], "compute": compute, "upload": upload,
-        "speed": compute + upload, "norm": bound, "importance": samples[client] / samples.sum() * bound,
+        "seconds": compute + upload, "norm": bound, "importance": samples[client] / samples.sum() * bound,
     }  # fmt: skip
 
 
