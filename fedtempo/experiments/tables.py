@@ -19,6 +19,7 @@ from fedtempo.theory.round_time import Duplicates, expected_round_time, round_co
 
 PROPOSED = ("proposed", "proposed-oracle")
 NOTHING = "-"  # where there is no number to tell
+NO_PILOTS = "none"
 CLOSED_FORM = "`proposed-oracle` then has β/α = 0, the closed form"
 INTERVALS_SAID = (
     "Ratios are those of mean times. All intervals are 95 % intervals by Student's t over the seeds, for ratios in "
@@ -72,7 +73,7 @@ def pilots(times: Times) -> str:
     """Return the mean seconds of the pilots."""
     if times.oracle:
         return "taken for granted"
-    return amount(float(times.pilots.mean())) if times.pilots.any() else "none"
+    return amount(float(times.pilots.mean())) if times.pilots.any() else NO_PILOTS
 
 
 def interval(times: Times) -> str:
@@ -118,16 +119,18 @@ def time_table(
     """Table 3: time to a target for each policy, without and with pilots, and how much longer than ours it took.
 
     Where none of ours is there, the first policy stands for it. Times with pilots are not told of policies that take
-    pilots for granted.
+    pilots for granted, nor of any where nobody has pilots.
     """
     found = times_to(runs, target, time_limit)
     ours = [policy for policy in PROPOSED if policy in found] or list(found)[:1]
-    counted = next((policy for policy in ours if not found[policy].oracle), None)
+    piloted = any(pilots(times) != NO_PILOTS for times in found.values())
+    counted = next((policy for policy in ours if piloted and not found[policy].oracle), None)
     rows = []
     for policy, times in found.items():
         row = [policy, seconds(times), interval(times), rounds(times)]
         row += ["1" if policy == our else factor(times, found[our]) for our in ours]
-        row += [pilots(times), NOTHING if times.oracle else seconds(times.with_pilots())]
+        if piloted:
+            row += [pilots(times), NOTHING if times.oracle else seconds(times.with_pilots())]
         if counted is not None:
             told = factor(times.with_pilots(), found[counted].with_pilots())
             row.append("1" if policy == counted else NOTHING if times.oracle else told)
@@ -138,7 +141,8 @@ def time_table(
             )
         rows.append(row)
     headings = ["policy", "seconds", "95 % interval", "rounds", *(f"over {our}" for our in ours)]
-    headings += ["pilots (s)", "with pilots (s)", *([] if counted is None else [f"over {counted}, with pilots"])]
+    headings += ["pilots (s)", "with pilots (s)"] if piloted else []
+    headings += [] if counted is None else [f"over {counted}, with pilots"]
     table = markdown(headings + (["paper (s)"] if paper is not None else []), rows)
     return f"{table}\n\n{INTERVALS_SAID}" if " × (" in table else table
 
