@@ -11,12 +11,13 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.clientapp import ClientApp
 from test_run import SMALL
 
-from fedtempo import allocate_bandwidth
+from fedtempo import InputError, allocate_bandwidth
 from fedtempo.cli import main
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.client_app import app as client_app
 from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS
@@ -24,6 +25,7 @@ from fedtempo.flower.setups import MODEL, pack
 from fedtempo.flower.strategy import MODEL_FILE, TempoStrategy
 from fedtempo.policies.registry import BUILT_IN
 from fedtempo.randomness import stream
+from fedtempo.theory.optimum import optimal_sampling
 
 SAME = ("members", "counts", "weights")
 
@@ -331,6 +333,28 @@ def test_records_without_a_header_of_their_own_make_a_report(config, tmp_path):
     with pytest.raises(SystemExit) as ended:
         main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")])
     assert ended.value.code == 0
+
+
+def test_what_the_records_of_an_app_tell_is_what_the_papers_scheme_needs(config, tmp_path):
+    """Gradient bounds from one run, by way of a file, decide who is drawn in the next."""
+    train(config, "full", rounds=3, records=tmp_path / "run")
+    with pytest.raises(SystemExit) as ended:
+        main(["estimate", str(tmp_path / "run"), "-o", str(tmp_path / "clients.csv")])
+    assert ended.value.code == 0
+    found = read_fleet(tmp_path / "clients.csv")
+    options = {"beta_over_alpha": 0.5, "gradient_bound": found.gradient_bound.tolist(), "floor": 0.0}
+    records, _ = train(config, "proposed-oracle", rounds=4, options=options, clock="simulated")
+    experiment, _ = read_experiment(config)
+    fleet, _ = runner.make_fleet(experiment, runner.load_data(experiment.data), 1.0)
+    size = experiment.training.cohort_size
+    q = optimal_sampling(
+        replace(fleet, gradient_bound=found.gradient_bound), cohort_size=size, beta_over_alpha=0.5
+    )  # fmt: skip
+    for record in records[:-1]:
+        expected = fleet.data_share[record["members"]] * record["counts"] / (size * q[record["members"]])
+        np.testing.assert_allclose(record["weights"], expected, rtol=1e-6)
+    with pytest.raises(InputError, match="gradient_bound"):
+        train(config, "proposed-oracle", options={"beta_over_alpha": 0.5})
 
 
 def test_a_run_that_had_ended_gives_its_model_again(config, tmp_path):

@@ -10,9 +10,11 @@ import numpy as np
 import psutil
 import pytest
 
+from fedtempo import Fleet
 from fedtempo.cli import main
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, make_experiment
+from fedtempo.fleet_csv import write_fleet
 from fedtempo.flower.setups import MODEL
 from fedtempo.flower.strategy import MODEL_FILE
 from fedtempo.flower.testbed import Testbed, TestbedSettings
@@ -136,9 +138,16 @@ def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
         (["--link", "bad"], "training.link must be one of"),
         (["--model-megabytes", "0.000001"], "the model must have at least its own"),
         (["--config", "no.toml"], "no such file"),
+        (["--policy", "proposed-oracle", "--beta-over-alpha", "3"], "give them as its option gradient_bound"),
+        (["--policy", "proposed-oracle", "--clients", "fleet.csv"], "beta_over_alpha must be given"),
+        (["--nodes", "3", "--clients", "fleet.csv"], "--clients must have a line for each of 3 nodes, got 10"),
+        (["--policy", "tempo", "--beta-over-alpha", "3"], "options of a policy must be known"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_starts(wrong, said, capsys):
+def test_wrong_options_are_refused_before_anything_starts(wrong, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ones = np.ones(10)
+    write_fleet("fleet.csv", Fleet(ones / 10, ones, ones, ones))
     with pytest.raises(SystemExit) as ended:
         main(["testbed", *wrong])
     assert ended.value.code == 2

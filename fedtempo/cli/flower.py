@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fedtempo.checks import InputError, check_count, check_positive
+from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive
 from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs, stop_options
 from fedtempo.cli.terminal import FAILED, console, fail
 from fedtempo.files import whole_file
+from fedtempo.fleet_csv import read_fleet
 
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
 SAMPLES_OF_A_NODE, LEAST_SAMPLES, DRAWS_TRIED = 100, 2000, 1000
@@ -44,6 +45,10 @@ def run_on_testbed(
         float, typer.Option(help="Size of an upload; ballast makes up for a small model.")
     ] = 1.0,
     target_loss: Annotated[float | None, typer.Option(help="End at this loss.")] = None,
+    clients: Annotated[
+        Path | None, typer.Option(help="CSV with gradient bounds, from fedtempo estimate, for proposed-oracle.")
+    ] = None,
+    beta_over_alpha: Annotated[float | None, typer.Option(help="β/α, for proposed-oracle.")] = None,
     seed: Annotated[int, typer.Option(help="Of cohorts, batches and the initial model.")] = 0,
     deadline: Annotated[float, typer.Option(help="Seconds that a node has to answer.")] = 120.0,
     netns: Annotated[bool, typer.Option("--netns", help="Put each node into a network namespace; needs root.")] = False,
@@ -67,7 +72,8 @@ def run_on_testbed(
     stop_options(target_loss=target_loss)
     check_outputs(config, json_path, what="the experiment's own file")
     check_ending("--json", json_path, JSON)
-    table = _table(config, preset, nodes, _over(nodes, rounds, cohort_size, link, target_loss))
+    over = _over(nodes, rounds, cohort_size, link, target_loss) | _known(nodes, policy, clients, beta_over_alpha)
+    table = _table(config, preset, nodes, over)
     settings = TestbedSettings(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns
     )
@@ -75,6 +81,7 @@ def run_on_testbed(
         folder = Path(tempfile.mkdtemp(prefix="fedtempo-testbed-"))
         at_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
         bed = Testbed(settings, folder)
+        bed.check_policy(policy)
         training, _ = for_policy(bed.experiment, policy)
         with console().status(f"starting a SuperLink and {nodes} SuperNodes"):
             at_the_end.enter_context(bed)
@@ -151,6 +158,19 @@ def _over(nodes: int, rounds: int, cohort_size: int, link: str | None, target_lo
     if target_loss is not None:
         stop["target_loss"] = target_loss
     return {"data": {"clients": nodes}, "training": training, "stop": stop}
+
+
+def _known(nodes: int, policy: str, clients: Path | None, beta_over_alpha: float | None) -> dict[str, Any]:
+    """Return what is known of the clients beforehand, as options of the policy."""
+    known: dict[str, Any] = {}
+    if clients is not None:
+        fleet = read_fleet(clients)
+        if len(fleet) != nodes:
+            raise InputError(f"--clients must have a line for each of {nodes} nodes, got {len(fleet)}")
+        known["gradient_bound"] = fleet.gradient_bound.tolist()
+    if beta_over_alpha is not None:
+        known["beta_over_alpha"] = check_nonnegative("--beta-over-alpha", beta_over_alpha)
+    return {"policy": {policy: known}} if known else {}
 
 
 def _table(config: Path | None, preset: str, nodes: int, over: dict[str, Any]) -> dict[str, Any]:

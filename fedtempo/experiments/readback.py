@@ -43,7 +43,7 @@ def estimate_fleet(runs: list[Path]) -> FleetEstimate:
         settings = _settings(header)
         first = first or settings
         for name, value in settings.items():
-            if value != first[name]:
+            if value != first.get(name):
                 raise InputError(f"{run} must have the same {name} as {runs[0]}, got another; name fewer runs")
         everything += rounds
         for scheme, curve in _curves(header["policy"], rounds).items():
@@ -99,6 +99,8 @@ def export_runs(runs: list[Path], path: Path) -> int:
 
 def _settings(header: dict[str, Any]) -> dict[str, Any]:
     """Return what runs must share to be read together, by the name that a message gives it."""
+    if "data" not in header["config"]:  # an app of somebody's own
+        return _settings_of_an_app(header)
     experiment = from_table(Experiment, header["config"])
     training, options = for_policy(experiment, header["policy"])
     pilots = options if "losses" in options else for_policy(experiment, "proposed")[1]
@@ -109,6 +111,16 @@ def _settings(header: dict[str, Any]) -> dict[str, Any]:
         "channel": experiment.channel,
         "cohort size": training.cohort_size,
         "losses": pilots.get("losses"),
+    }
+
+
+def _settings_of_an_app(header: dict[str, Any]) -> dict[str, Any]:
+    """Return the same of a run on Flower nodes that is no experiment of a configuration."""
+    config = header["config"]
+    return {
+        "clients": (header["data_checksum"], header["samples"]),
+        "cohort size": config["training"]["cohort_size"],
+        "losses": config["policy"].get(header["policy"], {}).get("losses"),
     }
 
 

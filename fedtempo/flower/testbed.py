@@ -25,6 +25,8 @@ from fedtempo.flower.link_control import LinkServer
 from fedtempo.flower.namespaces import Namespaces
 from fedtempo.flower.processes import SuperLink, SuperNode
 from fedtempo.flower.watched import ProcessError, stop_all
+from fedtempo.policies.policy import PolicySetting
+from fedtempo.policies.registry import make
 
 APP = Path(__file__).parent / "app"
 STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
@@ -126,6 +128,11 @@ class Testbed:
             ca_certificate=self.credentials.ca_certificate,
             prefix=() if self.namespaces is None else self.namespaces.prefix(number),
         )
+
+    def check_policy(self, policy: str) -> None:
+        """Refuse a policy that lacks something, before nodes are started for it."""
+        training, options = for_policy(self.experiment, policy)
+        make(policy, PolicySetting(fleet=self.fleet, cohort_size=training.cohort_size, options=options))
 
     def start_run(
         self, policy: str, *, rounds: int, seed: int, records: Path, over: Mapping[str, Any] = NOTHING

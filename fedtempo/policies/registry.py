@@ -64,14 +64,17 @@ def _piloted(scheme: str) -> Factory:
 
 
 def _oracle(setting: PolicySetting) -> Policy:
-    options = checked_options(setting, {"beta_over_alpha": None, "floor": 0.05}, needed=("beta_over_alpha",))
-    if setting.known_gradient_bound is None:
+    known = {"beta_over_alpha": None, "gradient_bound": None, "floor": 0.05}
+    options = checked_options(setting, known, needed=("beta_over_alpha",))
+    bound = options["gradient_bound"]
+    if bound is None and setting.known_gradient_bound is None:
         raise InputError(
-            "proposed-oracle must know the gradient bounds beforehand, got an engine that cannot tell them"
+            "proposed-oracle must know the gradient bounds beforehand, got an engine that cannot tell them; give them "
+            "as its option gradient_bound, from fedtempo estimate"
         )
-    known = replace(setting.fleet, gradient_bound=setting.known_gradient_bound())
+    fleet = replace(setting.fleet, gradient_bound=setting.known_gradient_bound() if bound is None else bound)  # type: ignore[misc]
     ratio = check_nonnegative("beta_over_alpha", options["beta_over_alpha"])
-    q = optimal_sampling(known, cohort_size=setting.cohort_size, beta_over_alpha=ratio, floor=options["floor"])
+    q = optimal_sampling(fleet, cohort_size=setting.cohort_size, beta_over_alpha=ratio, floor=options["floor"])
     return FixedSampling(setting.fleet, q, setting.cohort_size)
 
 
