@@ -1,5 +1,7 @@
 """Fleets for tests: random ones over many decades, and a small one whose cohorts can all be enumerated."""
 
+import signal
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -9,6 +11,7 @@ from fedtempo import Fleet, simulate
 from fedtempo.data.synthetic import synthetic_data
 
 threadpool_limits(limits=1)  # tests run side by side, one to a core
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what they run in the background
 settings.register_profile("fedtempo", deadline=None, derandomize=True, max_examples=200)
 settings.load_profile("fedtempo")
 

@@ -107,8 +107,14 @@ def rank(
     title = f"{setup}, {channel}, {regime}: seconds to {target}"
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{setup}-{channel}-{regime}.md"
+    command = (
+        f"fedtempo leaderboard --setups {setup} --channels {channel} --regimes {regime} --seeds {seeds} --draws {draws}"
+    )
     with whole_file(path) as stream:
-        stream.write(f"# {title}\n\n{ranking_table(ranked, chosen, target)}\n")
+        stream.write(
+            f"# {title}\n\nMade by `{command}`.\n\n![Ranking]({path.stem}.png)\n\n"
+            f"{ranking_table(ranked, chosen, target)}\n"
+        )
     draw_ranking(ranked, target, title, path.with_suffix(".png"))
     return path
 
@@ -187,24 +193,33 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
 
 
 def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str, path: Path) -> None:
-    """Draw a bar for each policy, the best on top, and a dot for each draw; bars of bounds are open."""
+    """Draw each policy's mean and its draws on one line, the best on top; means of which runs missed are open."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     order = ranking(ranked, target)[::-1]
-    names = [f"{policy}*" if policy in ORACLES else policy for policy in order]
-    figure = Figure(figsize=(6.5, 0.6 + 0.28 * len(order)), layout="constrained")
+    figure = Figure(figsize=(6.5, 0.9 + 0.26 * len(order)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for y, policy in enumerate(order):
         colour, bound = COLOURS[policy == OURS], _missed(ranked[policy], target) > 0
-        axes.barh(y, _mean_of(ranked[policy], target), color="none" if bound else colour, edgecolor=colour)
         each = [one.times(target).mean for one in ranked[policy]]
-        axes.plot(each, [y] * len(each), "k.", markersize=4)
+        axes.plot([min(each), max(each)], [y, y], color=colour, linewidth=1)
+        axes.plot(each, [y] * len(each), "|", color=colour, markersize=8)
+        axes.plot(_mean_of(ranked[policy], target), y, "o", color=colour, mfc="white" if bound else colour)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(names)), names)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks(range(len(order)), [f"{policy}*" if policy in ORACLES else policy for policy in order])
+    axes.grid(axis="x", color="#dddddd", linewidth=0.5)
+    axes.set_axisbelow(True)
     granted = "; * pilots taken for granted" if set(order) & set(ORACLES) else ""
-    axes.set_xlabel(f"simulated seconds, pilots counted{granted}; dots: draws; open bars: runs missed the target")
+    axes.set_xlabel(
+        f"simulated seconds, pilots counted{granted}\npoints: means, open where runs missed the target; bars: draws",
+        fontsize=8,
+    )
     axes.set_title(title, fontsize=9)
     with whole_file(path, "wb") as stream:
         figure.savefig(stream, format="png", dpi=200)
