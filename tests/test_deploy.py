@@ -1,9 +1,9 @@
 """The deployment guide: its commands, in its order, on a server and two devices with networks and files of their own.
 
 Each machine is a network namespace (the server: this one) and a mount namespace with a `/srv/federation` of its own, so
-that paths stand as in the guide. Replaced are: the server's address, the port of the link's control, the number of
-rounds; `scp` by a copy of the same files; installing, by this environment and this tree; systemd, by what its unit
-would start.
+that paths stand as in the guide. Replaced are the server's address, the port of the link's control and the number of
+rounds; `scp` by a copy of the same files; installing by this environment and this tree; systemd by a loop around what
+its unit starts.
 """
 
 import configparser
@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 import zipfile
@@ -20,41 +19,22 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
+from fedtempo import read_fleet
 from fedtempo.engine.records import CHECKPOINT, RECORDS, read_lines
 from fedtempo.flower.namespaces import Namespaces
 from fedtempo.flower.processes import free_port
-from fedtempo.flower.watched import MARK, FlowerProcess, ProcessError, stop_all
+from fedtempo.flower.watched import FlowerProcess, ProcessError, _marked, stop_all
 
 ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs/deploy.md").read_text()
+BLOCKS = re.findall(r"^```(sh server|sh device|ini device)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
 SECONDS = 120.0  # for any one step, on a busy machine
-PLACE = "/srv/federation"
+PLACE, SERVER, PORT, CONTROL = "/srv/federation", "10.0.0.1", "9092", "9093"  # in the guide
 # A /srv of the machine's own, with its folder in the guide's place; `unshare` keeps this from everybody else.
 MACHINE = f'mount -t tmpfs none /srv; mkdir {PLACE}; mount --bind "$1" {PLACE}; cd {PLACE}; exec bash -ec "$2"'
-QUICK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-
-
-def blocks(where: str) -> list[str]:
-    """Return the guide's blocks of commands for a machine, in order."""
-    return re.findall(rf"^```sh {where}\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
-
-
-def block(start: str, where: str = "server") -> str:
-    """Return the one block that starts so."""
-    (found,) = [text for text in blocks(where) if text.startswith(start)]
-    return found
-
-
-def unit() -> configparser.ConfigParser:
-    """Return the systemd unit of the guide."""
-    (text,) = re.findall(r"^```ini device\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
-    parsed = configparser.ConfigParser(interpolation=None)
-    parsed.optionxform = str
-    parsed.read_string(text.replace("\\\n", " "))
-    return parsed
+LET_IN = r"SuperNode ID: (\d+)"
 
 
 class Shell(FlowerProcess):
@@ -62,7 +42,7 @@ class Shell(FlowerProcess):
 
     def __init__(self, name, machine, text, prefix=()):
         home = machine / "home"
-        environment = QUICK | {"HOME": str(home), "FLWR_HOME": str(home / ".flwr")}
+        environment = {"HOME": str(home), "FLWR_HOME": str(home / ".flwr"), "COLUMNS": "200"}
         super().__init__(name, machine.parent / "logs", prefix=prefix, environment=environment)
         self._machine, self._text = machine, text
 
@@ -70,89 +50,107 @@ class Shell(FlowerProcess):
         return ["unshare", "--mount", "bash", "-ec", MACHINE, "bash", str(self._machine), self._text]
 
     def wait_for(self, pattern):
+        """Wait for a line."""
         return self._wait_for_line(pattern, SECONDS)
 
     def wait(self):
         """Wait for the end; return the exit code."""
-        deadline = time.monotonic() + SECONDS
-        while self.running:
-            if time.monotonic() > deadline:
-                raise ProcessError(self._say(f"has not ended after {SECONDS:g} s"))
-            time.sleep(0.1)
+        until(lambda: not self.running, lambda: self._say(f"has not ended after {SECONDS:g} s"))
         return self._process.returncode
 
 
 class Deployment:
     """The machines of the guide, and what runs on them."""
 
-    def __init__(self, folder: Path, network: Namespaces):
-        self.network, self.started = network, []
+    def __init__(self, folder, network):
+        self.network, self.started, self.tried = network, [], []
         self.server = folder / "server"
         self.devices = [folder / f"device-{number}" for number in range(len(network.names))]
-        self.control_port = free_port("127.0.0.1")
+        self.control_port = str(free_port("127.0.0.1"))
         for machine in (self.server, *self.devices):
             (machine / "home").mkdir(parents=True)
             (machine / "venv").symlink_to(sys.prefix)  # in place of pip install
         (self.server / "fedtempo").symlink_to(ROOT)  # in place of git clone
 
+    def block(self, start):
+        """Return the block of the guide that starts so."""
+        (found,) = [(kind, text) for kind, text in BLOCKS if text.startswith(start)]
+        self.tried.append(found)
+        return found[1]
+
     def start(self, name, machine, text, prefix=()):
-        """Start commands, with the addresses that are used here in place of the guide's."""
-        text = text.replace("10.0.0.1", self.network.server).replace("9093", str(self.control_port))
+        """Start commands, with the addresses that are used here."""
+        text = text.replace(SERVER, self.network.server).replace(CONTROL, self.control_port)
         shell = Shell(name, machine, text, prefix)
         self.started.append(shell)
         shell.start()
         return shell
 
-    def on_server(self, text, name="command"):
+    def on_server(self, text):
         """Run commands on the server to their end; return what they printed."""
-        shell = self.start(name, self.server, text)
+        shell = self.start("command", self.server, text)
         assert shell.wait() == 0, f"{text}\n{shell.log}"
         return shell.log
 
+    def on_device(self, number, text, port=PORT):
+        """Start commands on a device, whose number is 0 in the guide, and which may have a port of its own."""
+        text = text.replace(f"{SERVER}:{PORT}", f"{SERVER}:{port}")
+        text = text.replace("partition-id=0", f"partition-id={number}")
+        return self.start(f"device-{number}", self.devices[number], text, self.network.prefix(number))
+
     def superlink(self):
-        """Start the SuperLink as the guide does."""
-        shell = self.start("superlink", self.server, block("flower-superlink"))
+        """Start the SuperLink."""
+        shell = self.start("superlink", self.server, self.block("flower-superlink"))
         shell.wait_for("Uvicorn running on")
         return shell
 
-    def supernode(self, number, superlink, text):
-        """Start what is to run on a device, which is device 0 in the guide, and reaches the SuperLink without a link."""
-        text = text.replace("10.0.0.1:9092", superlink).replace("partition-id=0", f"partition-id={number}")
-        return self.start(f"device-{number}", self.devices[number], text, self.network.prefix(number))
-
-    def copy_to_devices(self, text):
-        """Do what the lines with scp say, and run the others."""
-        for line in text.splitlines():
+    def prepare(self):
+        """Do steps 2 and 3 of the guide; return the SuperLink."""
+        self.on_server(self.block("fedtempo credentials"))
+        self.on_server(self.block("cat > experiment.toml"))
+        for line in self.block("scp").splitlines():
             words = shlex.split(line)
-            if words[0] != "scp":
+            if words[0] == "scp":
+                self._copy(*words[1:])
+            else:
                 self.on_server(line)
-                continue
-            *sources, target = words[1:]
-            address, _, path = target.partition(":")
-            device = self.devices[int(address.rpartition(".")[2]) - 2]
-            for source in sources:
-                shutil.copy(self.server / source, device / Path(path).relative_to(PLACE))
+        return self.superlink()
+
+    def service(self):
+        """Return what systemd would do with the unit of the guide."""
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.read_string(self.block("[Unit]").replace("\\\n", " "))
+        service = unit["Service"]
+        assert (service["WorkingDirectory"], service["Restart"]) == (PLACE, "always")
+        command = f"env {service['Environment']} {service['ExecStart']}"
+        return f"while true; do {command} || true; sleep {service['RestartSec']}; done"
+
+    def _copy(self, *sources_and_target):
+        *sources, target = sources_and_target
+        address, _, path = target.partition(":")
+        device = self.devices[int(address.rpartition(".")[2]) - 2]
+        for source in sources:
+            shutil.copy(self.server / source, device / Path(path).relative_to(PLACE))
 
 
-def by_systemd():
-    """Return the command that systemd would run for the guide's unit."""
-    service = unit()["Service"]
-    assert service["WorkingDirectory"] == PLACE
-    assert service["Restart"] == "always"
-    return f"{service['Environment']} {service['ExecStart']}"
+def until(done, say):
+    deadline = time.monotonic() + SECONDS
+    while not done():
+        if time.monotonic() > deadline:
+            raise ProcessError(say())
+        time.sleep(0.2)
 
 
-def rounds_of(records):
-    """Return the records of rounds that have been written so far."""
-    if not (records / RECORDS).exists():
-        return []
-    return [record for record in read_lines(records / RECORDS) if "members" in record]
+def round_lines(records):
+    """Return the lines of the rounds that have been written."""
+    lines = (records / RECORDS).read_text().splitlines() if (records / RECORDS).exists() else []
+    return [line for line in lines if line.startswith('{"round"')]
 
 
 def rounds_in_checkpoint(records):
-    """Return how many rounds a run would go on from."""
-    with suppress(OSError, ValueError, zipfile.BadZipFile), np.load(records / CHECKPOINT) as saved:
-        return json.loads(saved["values"].tobytes()).get("rounds_done", "?")
+    """Return after how many rounds a run would go on."""
+    with suppress(OSError, zipfile.BadZipFile), np.load(records / CHECKPOINT) as saved:
+        return json.loads(saved["values"].tobytes())["rounds_done"]
     return 0
 
 
@@ -164,63 +162,87 @@ def deployment(tmp_path):
         deployment = Deployment(tmp_path, stack.enter_context(Namespaces(2)))
         stack.callback(lambda: stop_all(deployment.started, grace=2.0))
         yield deployment
-    marks = {shell._mark for shell in deployment.started}
-    assert not [p for p in psutil.process_iter(["environ"]) if (p.info["environ"] or {}).get(MARK) in marks]
+    assert not _marked({shell._mark for shell in deployment.started}), "processes are left behind"
 
 
-def test_the_guide(deployment):
-    began = time.monotonic()
+def test_the_commands_of_the_guide(deployment):
+    """A run is cut off after a round or two by the end of the SuperLink, and the same command goes on with it."""
+    on_server, block = deployment.on_server, deployment.block
+    superlink = deployment.prepare()
+    kept_secret = [*(deployment.server / "keys").iterdir(), *(device / "node.key" for device in deployment.devices)]
+    assert {path.stat().st_mode & 0o777 for path in kept_secret} == {0o600}
+    assert not list((deployment.server / "keys").glob("node-?"))
 
-    def say(what):
-        print(f"{time.monotonic() - began:6.1f} {what}")
-
-    on_server = deployment.on_server
-    on_server(block("fedtempo credentials"))
-    on_server(block("cat > experiment.toml"))
-    deployment.copy_to_devices(block("scp"))
-    say("copied")
-    superlink = deployment.superlink()
-    say("superlink")
     link = deployment.start("link", deployment.server, block("fedtempo link"))
-    link.wait_for("run config: .*\n")
-    ports = re.findall(r"--superlink (\S+)", link.log)
-    say("link")
-    print(link.log)
-    by_hand = block("flower-supernode", "device")
-    stranger = deployment.supernode(0, ports[0], by_hand)
-    say(f"{stranger.wait()} {stranger.log}")
-    print(on_server(block("mkdir -p ~/.flwr")))
-    say("registered")
-    nodes = [deployment.supernode(0, ports[0], by_hand), deployment.supernode(1, ports[1], by_systemd())]
-    for node in nodes:
-        node.wait_for(r"SuperNode ID: (\d+)")
-    say("nodes")
-    run = block("flwr run").replace("rounds=20", "rounds=2")
-    said = on_server(run, "first-run")
-    print(said)
-    say("run")
-    records = deployment.server / "records"
-    print((records / RECORDS).read_text())
-    number = re.search(r"started run (\d+)", said)[1]
-    print(on_server(block("flwr list").replace("RUN_ID", number)))
-    say("list")
-    print(on_server(block("fedtempo report")))
-    say("report")
-    again = block("flwr run").replace("/records", "/again")
-    command = deployment.start("second-run", deployment.server, again)
-    records = deployment.server / "again"
-    while True:
-        say(f"{len(rounds_of(records))} {rounds_in_checkpoint(records)}")
-        time.sleep(2)
-        if len(rounds_of(records)) > 4: break
-    say("kill")
+    link.wait_for('run config: link="127.0.0.1:.*"\n')
+    ports = re.findall(r"--superlink \S+:(\d+)", link.log)
+    assert (deployment.server / "link-token").stat().st_mode & 0o777 == 0o600
+
+    register, by_hand = block("mkdir -p ~/.flwr"), block("flower-supernode")
+    stranger = deployment.on_device(0, by_hand, ports[0])
+    assert stranger.wait() != 0
+    assert "Failed to activate SuperNode" in stranger.log
+    assert on_server(register).count("registered successfully") == 2
+    devices = [
+        deployment.on_device(0, by_hand, ports[0]),
+        deployment.on_device(1, deployment.service(), ports[1]),
+    ]
+    for device in devices:
+        device.wait_for(LET_IN)
+
+    records, run = deployment.server / "records", block("flwr run")
+    cut_off = deployment.start("run", deployment.server, run)
+    until(lambda: rounds_in_checkpoint(records) or not cut_off.running, lambda: cut_off.log)
     superlink.kill()
-    say(command.log)
-    time.sleep(3)
-    say(f"{command.running} {command.log}")
-    superlink = deployment.superlink()
-    say("superlink again")
-    print(on_server("flwr list fleet; flwr supernode list fleet"))
-    print(on_server(again.replace("rounds=20", "rounds=8"), "third-run"))
-    print((records / RECORDS).read_text())
-    say("done")
+    kept = rounds_in_checkpoint(records)
+    assert kept, cut_off.log
+    before = round_lines(records)[:kept]
+
+    deployment.superlink()
+    on_server(block("flwr stop").replace("RUN_ID", re.search(r"started run (\d+)", cut_off.log)[1]))
+    said = on_server(run.replace("rounds=20", f"rounds={kept + 2}"))
+    _, *rounds, summary = read_lines(records / RECORDS)
+    assert (summary["end"], summary["rounds"], len(rounds)) == ("max_rounds", kept + 2, kept + 2), said
+    assert round_lines(records)[:kept] == before
+    assert f"round {kept} of" not in said
+    # In between, what the devices had uploaded for the run that was cut off may be there already.
+    for record in (*rounds[:kept], rounds[-1]):
+        uploads = record["note"]["uploads"]
+        assert set(uploads) == {str(client) for client in record["members"]}
+        assert all(upload["bytes"] > 200_000 and upload["seconds"] > 0 for upload in uploads.values())
+    assert {client for record in rounds for client in record["members"]} == {0, 1}
+
+    run_id = re.search(r"started run (\d+)", said)[1]
+    listed = on_server(block("flwr list").replace("RUN_ID", run_id))
+    assert re.search(rf"{run_id}.*finished:completed", listed)
+    assert f"round {kept + 2} of {kept + 2}" in listed
+    on_server(block("fedtempo report"))
+    assert (deployment.server / "report.html").exists()
+    assert len(read_fleet(deployment.server / "fleet.csv")) == 2
+    assert all(device.running for device in devices)
+    on_server(block("flwr supernode unregister").replace("NODE_ID", devices[1].wait_for(LET_IN)[1]))
+    assert sorted(set(map(BLOCKS.index, deployment.tried))) == list(range(len(BLOCKS))), "a block has not been tried"
+
+
+def test_whoever_reaches_the_port_has_control(deployment):
+    """The guide warns of it; should Flower close it one day, the guide may say so."""
+    deployment.prepare()
+    register = deployment.block("mkdir -p ~/.flwr").replace("/keys/ca.crt", "/ca.crt")
+    shutil.copytree(deployment.server / "keys", deployment.devices[1] / "keys")
+    stranger = deployment.on_device(1, register)
+    assert stranger.wait() == 0, stranger.log
+    assert stranger.log.count("registered successfully") == 2
+
+
+def test_a_device_that_was_switched_off_returns_by_itself(deployment):
+    """Its key is refused until two heartbeats are missing; systemd tries until then."""
+    deployment.prepare()
+    deployment.on_server(deployment.block("mkdir -p ~/.flwr"))
+    device = deployment.on_device(1, deployment.service())
+    node = device.wait_for(LET_IN)[1]
+    for process in _marked({device._mark}):
+        if any(word.endswith("flower-supernode") for word in process.cmdline()[:2]):
+            process.kill()
+    until(lambda: len(re.findall(LET_IN, device.log)) == 2, lambda: device.log)
+    assert re.findall(LET_IN, device.log) == [node, node]
+    assert "Failed to activate SuperNode" in device.log

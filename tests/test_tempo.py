@@ -432,3 +432,36 @@ def test_the_unbiased_form_where_fewer_are_there_than_a_step_takes():
     policy = Drawing(setting(SHARE, server_momentum=0.75, options={"largest_factor": math.inf}), Q)
     mean, error = mean_weight(policy, 2500, seed=8, there=0.3)
     assert (np.abs(mean - SHARE) <= 5 * error + 0.05 * SHARE).all()
+
+
+@pytest.mark.parametrize("number", [1, 6])
+@pytest.mark.parametrize("there", [None, 0.6])
+def test_draws_from_a_large_fleet_are_as_good_as_those_from_a_small_one(monkeypatch, number, there):
+    """Each client is drawn with the probability that its weight counts with, and nobody who is away."""
+    size, draws = 2000, 4000
+    monkeypatch.setattr("fedtempo.policies.tempo.LARGE_FLEET", 100)
+    monkeypatch.delattr("fedtempo.policies.tempo.draw_systematically")
+    rng = np.random.default_rng(3)
+    q = rng.lognormal(size=size)
+    q /= q.sum()
+    available = None if there is None else rng.random(size) < there
+    policy = Tempo(setting(np.full(size, 1 / size)))
+    seen = np.zeros(size)
+    for _ in range(draws):
+        start, inclusion = policy._draw(q, number, context(available, rng))
+        assert len(set(start.tolist())) == number
+        seen[start] += 1 / inclusion
+    free = np.ones(size, dtype=bool) if available is None else available
+    assert not seen[~free].any()
+    for group in np.array_split(np.flatnonzero(free)[np.argsort(q[free])], 4):
+        pi = number * q[group] / q[free].sum()
+        error = np.sqrt((1 / pi).sum() / draws) / len(group)
+        assert seen[group].mean() / draws == pytest.approx(1, abs=4 * error + 0.01)
+
+
+def test_a_large_fleet_in_which_hardly_anybody_is_free_is_drawn_from_all_the_same():
+    size = 20_000
+    available = np.zeros(size, dtype=bool)
+    available[[5, 17_000]] = True
+    start, inclusion = Tempo(setting(np.full(size, 1 / size)))._draw(np.full(size, 1 / size), 2, context(available))
+    assert (start.tolist(), inclusion.tolist()) == ([5, 17_000], [1.0, 1.0])

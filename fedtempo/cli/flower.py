@@ -141,6 +141,7 @@ def link(
     except ValueError:
         raise InputError(f"--rates must be numbers with commas between them, got {rates!r}") from None
     with ShapedLink((server, int(number)), alone, host=host) as shaped, LinkServer(shaped, port=port) as control:
+        token.unlink(missing_ok=True)  # one that is there may be open to others
         token.touch(mode=0o600)
         token.write_text(control.token)
         for client, place in enumerate(shaped.ports):

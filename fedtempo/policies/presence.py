@@ -23,12 +23,17 @@ class Presence:
         self.absent = np.zeros(size, dtype=np.int64)
         self.drawn = np.zeros(size, dtype=np.int64)
         self.failed = np.zeros(size, dtype=np.int64)
+        self.never_there: Integers = np.arange(size)
 
     def look(self, context: RoundContext) -> None:
         """Note who is there; once a round."""
         self.rounds += 1
-        if context.available is not None:
-            self.absent += ~context.available
+        if context.available is None:
+            self.never_there = self.never_there[:0]
+            return
+        away = np.flatnonzero(~context.available)  # seldom many, so that large fleets take little time
+        self.absent[away] += 1
+        self.never_there = self.never_there[~context.available[self.never_there]]
 
     def observe(self, report: RoundReport) -> None:
         """Note who answered."""
@@ -46,7 +51,7 @@ class Presence:
         """Return for the records what no weight makes up for: the share of the data that was never there so far."""
         if context.available is None:
             return None
-        return {"never_there": float(data_share[self.absent >= self.rounds].sum())}
+        return {"never_there": float(data_share[self.never_there].sum())}
 
     def state(self) -> dict[str, Any]:
         """Return what was seen: of the many zeros nothing."""
@@ -64,6 +69,7 @@ class Presence:
             clients, counts = state[name]
             getattr(self, name)[:] = 0
             getattr(self, name)[clients] = counts
+        self.never_there = np.flatnonzero(self.absent >= self.rounds)
 
 
 COUNTS = ("absent", "drawn", "failed")

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtempo.checks import InputError, Vector, check_fraction, check_positive
+from fedtempo.checks import InputError, Integers, Vector, check_fraction, check_positive
 from fedtempo.policies.local_steps import LocalSteps
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
@@ -33,6 +33,8 @@ from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, 
 from fedtempo.policies.presence import Presence
 from fedtempo.policies.times import ClientTimes
 from fedtempo.theory.inclusion import (
+    LARGE_FLEET,
+    draw_few,
     draw_systematically,
     inclusion_probabilities,
     inclusion_with_sum,
@@ -52,7 +54,8 @@ FLOOR, FLOOR_WITH_MOMENTUM = 0.1, 0.25  # without momentum, and times m more wit
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
 # q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
-CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 16
+CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 256
+SMALL_PROBABILITY = 0.1  # that a client of a large fleet is among those who start
 MOST_AHEAD = 20  # of them, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
@@ -109,19 +112,17 @@ class Tempo:
         self.cost: Vector | None = None
         self.expected_noise = 0.0
         self.sampling_prob: Vector | None = None  # q, solved for ``age`` steps ago
+        self.sums: Vector | None = None  # of q, for draws from a large fleet
+        self.largest_prob = 0.0
         self.age, self.ahead = 0, 1
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
         self.presence.look(context)
         self.times.look(context)
-        tau, t = self.times.compute, self.times.upload / self.fleet.total_bandwidth
         if self.options["choose_local_steps"]:
             self.local_steps = self.paths.best(context.local_steps)
-            tau = tau * (self.local_steps / context.local_steps)
-        if self.fleet.download_time is not None:
-            tau = tau + self.fleet.download_time
-        return self._start_some(context, tau, t) if self.overlap else self._plan_round(context, tau, t)
+        return self._start_some(context) if self.overlap else self._plan_round(context)
 
     def observe(self, report: RoundReport) -> None:
         """Learn what was new, and who answered."""
@@ -151,30 +152,51 @@ class Tempo:
             setattr(self, name, None if state[name] is None else np.array(state[name]))
         for name in STATE:
             setattr(self, name, state[name])
+        self.sums = None
 
-    def _start_some(self, context: RoundContext, tau: Vector, t: Vector) -> BufferedPlan:
+    def _seconds(self, context: RoundContext) -> tuple[Vector, Vector]:
+        """Return how long clients compute, and how long they upload with the whole link."""
+        tau, t = self.times.compute, self.times.upload / self.fleet.total_bandwidth
+        if self.local_steps is not None:
+            tau = tau * (self.local_steps / context.local_steps)
+        return tau if self.fleet.download_time is None else tau + self.fleet.download_time, t
+
+    def _start_some(self, context: RoundContext) -> BufferedPlan:
         """Fill up the flight, and step after the next arrivals."""
-        p, idle = self.fleet.data_share, context.there(len(self.fleet))
+        p, available = self.fleet.data_share, context.available
         self.arrivals = self._number_of_arrivals()
         self.age += 1
         if self.sampling_prob is None or self.age >= len(p) / CLIENTS_FOR_A_STEP or self.age >= MOST_STEPS_WITH_ONE_Q:
-            self.sampling_prob = self._solve(context.round_index, tau, t)
-            self.age = 0
-        flight = self.arrivals + self.ahead
-        free = min(max(flight - self.flying, 0 if self.flying else 1), len(idle))
-        start, weights = idle[:0], np.empty(0)
+            self.sampling_prob = self._solve(context.round_index, *self._seconds(context))
+            self.sums, self.age = None, 0
+        flight, idle = self.arrivals + self.ahead, len(p) if available is None else int(np.count_nonzero(available))
+        free = min(max(flight - self.flying, 0 if self.flying else 1), idle)
+        start, weights = np.empty(0, dtype=np.int64), np.empty(0)
         if free:
-            inclusion = inclusion_with_sum(self.sampling_prob[idle], free)
-            drawn = draw_systematically(inclusion, context.rng)
-            start = idle[drawn]
+            start, inclusion = self._draw(self.sampling_prob, free, context)
             landing = min(self.arrivals, self.flying + free)
-            factor = free / (landing * inclusion[drawn] * self.presence.response(start))
+            factor = free / (landing * inclusion * self.presence.response(start))
             weights = p[start] * np.minimum(factor, self.largest_factor)
         self.flying += len(start)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
             local_steps=self.local_steps, note=self.presence.note(context, p),
         )  # fmt: skip
+
+    def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
+        """Draw so many of those who are there; return them, and the inclusion probabilities that they had."""
+        if len(q) > LARGE_FLEET:
+            if self.sums is None:
+                self.sums, self.largest_prob = np.cumsum(q), float(q.max())
+            if number * self.largest_prob < SMALL_PROBABILITY:
+                drawn = draw_few(self.sums, context.available, number, context.rng)
+                if drawn is not None:
+                    busy = 0.0 if context.available is None else float(q[~context.available].sum())
+                    return drawn, number * q[drawn] / (self.sums[-1] - busy)
+        there = context.there(len(q))
+        inclusion = inclusion_with_sum(q[there], number)
+        chosen = draw_systematically(inclusion, context.rng)
+        return there[chosen], inclusion[chosen]
 
     def _number_of_arrivals(self) -> int:
         if not self.server_memory:
@@ -199,8 +221,9 @@ class Tempo:
         self.ahead = math.ceil(min(ahead, len(p) / 8, MOST_AHEAD))
         return q
 
-    def _plan_round(self, context: RoundContext, tau: Vector, t: Vector) -> RoundPlan:
+    def _plan_round(self, context: RoundContext) -> RoundPlan:
         """Plan a synchronous round of those who are there."""
+        tau, t = self._seconds(context)
         p, there = self.fleet.data_share, context.there(len(self.fleet))
         cost = t + tau / self.cohort_size if self.cost is None else self.cost
         if self.novelty.empty:

@@ -13,11 +13,13 @@ factors, and bounds on π keep that form for those between them. So how many cli
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 
 MOST_STEPS = 60
 LARGE_FLEET = 10_000
+TRIES = 20  # for each client of a large fleet that is to be drawn
 SMALLEST = 1e-9  # of the largest importance: less counts as this much
 PRECISION = 1e-3  # of θ: noise in a and b is far greater
 
@@ -84,6 +86,24 @@ def draw_systematically(inclusion: Vector, rng: np.random.Generator) -> Integers
     marks = np.arange(rng.random(), ends[-1], 1.0)
     # Rounding may put a mark on a client with π = 1 twice; a set has it once.
     return np.unique(order[np.searchsorted(ends, marks, side="right").clip(max=len(order) - 1)])
+
+
+def draw_few(
+    ends: Vector, free: npt.NDArray[np.bool_] | None, number: int, rng: np.random.Generator
+) -> Integers | None:
+    """Draw a few distinct clients of a large fleet, one after another, in proportion to q; ``ends`` are its sums.
+
+    Whoever is not free or was drawn is passed over, so each of the others has π close to number · q over the q of all
+    who are free, as long as that is small. That takes no pass over the fleet. None: hardly anybody seems to be free.
+    """
+    found: set[int] = set()
+    for _ in range(TRIES * number):
+        client = min(int(np.searchsorted(ends, rng.random() * ends[-1], side="right")), len(ends) - 1)
+        if free is None or free[client]:
+            found.add(client)
+        if len(found) == number:
+            return np.array(sorted(found))
+    return None
 
 
 def marginal_round_times(compute_time: Vector, upload_time: Vector, members: Integers) -> tuple[Vector, float]:
