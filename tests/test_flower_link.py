@@ -24,6 +24,7 @@ from fedtempo.flower.link import ShapedLink, Upload
 from fedtempo.flower.link_control import LinkServer, RemoteLink
 from fedtempo.flower.link_shaping import Client
 from fedtempo.flower.link_tc import Counters, Meter, TcLink
+from fedtempo.flower.processes import free_port
 from fedtempo.theory.bandwidth import allocate_bandwidth
 
 MBIT = 1e6
@@ -710,3 +711,12 @@ def test_tc_refuses_what_is_not_there():
         link.allot([0], "equal")
     with pytest.raises(InputError, match="namespace must be one that this user may enter, got 'fedtempo-no-such"):
         link.start()
+
+
+def test_a_link_that_is_started_again_has_the_same_ports():
+    first = free_port("127.0.0.1")
+    for _ in range(2):
+        with ShapedLink(("127.0.0.1", 1), [1 * MBIT, 1 * MBIT], first_port=first) as link:
+            assert link.ports == [first, first + 1]
+            with pytest.raises(InputError, match=f"ports from {first} on free"):
+                ShapedLink(("127.0.0.1", 1), [1 * MBIT], first_port=first).start()

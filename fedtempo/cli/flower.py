@@ -126,6 +126,7 @@ def link(
     rates: Annotated[str, typer.Option(help="Mbit/s of each client alone on the whole link, as 4,2.5,8.")],
     token: Annotated[Path, typer.Option(help="File to write the token to, for the server app.")],
     host: Annotated[str, typer.Option(help="Address at which nodes reach this machine.")] = "127.0.0.1",
+    first_port: Annotated[int, typer.Option(help="Of client 0; the others follow. 0: any free ones.")] = 0,
     port: Annotated[int, typer.Option(help="Of the control, on 127.0.0.1; 0: any.")] = 0,
 ) -> None:
     """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
@@ -140,7 +141,8 @@ def link(
         alone = [1e6 * float(rate) for rate in rates.split(",")]
     except ValueError:
         raise InputError(f"--rates must be numbers with commas between them, got {rates!r}") from None
-    with ShapedLink((server, int(number)), alone, host=host) as shaped, LinkServer(shaped, port=port) as control:
+    shaped = ShapedLink((server, int(number)), alone, host=host, first_port=first_port)
+    with shaped, LinkServer(shaped, port=port) as control:
         token.unlink(missing_ok=True)  # one that is there may be open to others
         token.touch(mode=0o600)
         token.write_text(control.token)

@@ -55,7 +55,7 @@ def train(message: Message, context: Context) -> Message:
         nominal = _fleet(context).compute_time[client[0]] * steps[0] / _training(context).local_steps
         time.sleep(max(0.0, began + nominal - time.monotonic()))
     ballast = int(context.run_config.get("ballast", 0))
-    arrays = pack(model + result.update[0], ballast, int(client[0]) + 1, int(config[ROUND]))
+    arrays = pack(model + result.update[0], ballast, int(client[0]) + 1, int(config[ROUND]), context.run_id)
     return Message(RecordDict({ARRAYS: arrays, MEASURED: MetricRecord(told)}), reply_to=message)
 
 

@@ -112,10 +112,15 @@ class ShapedLink(Startable):
         *,
         total_bandwidth: float = 1.0,
         host: str = "127.0.0.1",
+        first_port: int = 0,
         control_size: int = CONTROL_SIZE,
     ) -> None:
-        """Set up a link to the server at ``upstream``; client i reaches rates[i] bits/s with one unit of bandwidth."""
+        """Set up a link to the server at ``upstream``; client i reaches rates[i] bits/s with one unit of bandwidth.
+
+        It listens for client i on ``first_port`` + i, or on any free port where that is 0.
+        """
         self.ports: list[int] = []  # of each client, once started
+        self._first_port = first_port
         self._upstream, self._host = upstream, host
         self._rates = check_rates(rates)
         self._total = check_positive("total_bandwidth", total_bandwidth)
@@ -129,12 +134,13 @@ class ShapedLink(Startable):
             raise RuntimeError("the link has been started already")
         sockets: list[socket.socket] = []
         try:
-            for _ in self._rates:
-                sockets.append(_listening(self._host))
+            for number in range(len(self._rates)):
+                sockets.append(_listening(self._host, self._first_port + number if self._first_port else 0))
         except OSError as error:
             for opened in sockets:
                 opened.close()
-            raise InputError(f"host must be an address of this machine, got {self._host!r}: {error}") from error
+            ports = f" and ports from {self._first_port} on free" if self._first_port else ""
+            raise InputError(f"host must be an address of this machine{ports}, got {self._host!r}: {error}") from error
         self._loop = loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=loop.run_forever, name="fedtempo-link", daemon=True)
         self._thread.start()
@@ -208,11 +214,12 @@ class ShapedLink(Startable):
         await asyncio.get_running_loop().shutdown_default_executor()
 
 
-def _listening(host: str) -> socket.socket:
+def _listening(host: str, port: int) -> socket.socket:
     """Return a socket that accepts connections with a small window, so that it takes little in before it holds back."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, protocol)
     try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after a restart, connections may still linger
         # Accepted sockets inherit both; after listen() it would be too late for the window.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)

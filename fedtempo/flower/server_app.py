@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from fedtempo.experiments.config import for_policy
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet, make_header
+from fedtempo.experiments.toml import merged
 from fedtempo.flower.link_control import RemoteLink
 from fedtempo.flower.setups import MODEL, from_run_config, pack, table_of
 from fedtempo.flower.strategy import TempoStrategy
@@ -44,7 +45,7 @@ def main(grid: Grid, context: Context) -> None:
         target_accuracy=experiment.stop.target_accuracy,
         max_time=experiment.stop.max_time,
         uplink=_uplink(settings),
-        header=make_header(experiment, table_of(settings), policy, seed),
+        header=make_header(experiment, _with_rounds(table_of(settings), int(settings["rounds"])), policy, seed),
         **_given(settings),
         **asdict(training),
     )
@@ -54,6 +55,11 @@ def main(grid: Grid, context: Context) -> None:
         num_rounds=int(settings["rounds"]),
         evaluate_fn=evaluate,
     )
+
+
+def _with_rounds(table: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+    """Return the experiment with the end that the run config gives it."""
+    return merged(table, {"stop": {"max_rounds": rounds}})
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
