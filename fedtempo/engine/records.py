@@ -214,15 +214,18 @@ def read_lines(path: Path | str) -> Iterator[dict[str, Any]]:
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             if line.endswith(b"\n"):
-                try:
-                    record = json.loads(line)
-                except ValueError:
-                    record = None
-                if not isinstance(record, dict):
-                    raise InputError(
-                        f"{path} must hold the records of a run, got something else in line {number}; name another"
-                    )
-                yield record
+                yield parsed(line, path, f"line {number}; name another")
+
+
+def parsed(line: bytes, path: Path | str, place: str) -> dict[str, Any]:
+    """Return a line of a records file; ``place`` says where it stands, and what to do if it is none."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(f"{path} must hold the records of a run, got something else in {place}")
+    return record
 
 
 def read_records(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:

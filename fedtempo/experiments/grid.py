@@ -15,7 +15,7 @@ from typing import Any
 
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.records import RECORDS, RunNotice, other_code, read_header
+from fedtempo.engine.records import RECORDS, RunNotice, other_code, parsed, read_header
 from fedtempo.engine.run import ctrl_c
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import DataConfig, Experiment, files_of, settings_of
@@ -104,20 +104,8 @@ def last_line(path: Path) -> dict[str, Any]:
             lines = stream.read().split(b"\n")
             if len(lines) > 2 or block >= size:
                 whole = [line for line in lines[:-1] if line] if block >= size else lines[1:-1]
-                return _record(path, whole[-1]) if whole else {}
+                return parsed(whole[-1], path, "its last line; delete its folder") if whole else {}
             block *= 4
-
-
-def _record(path: Path, line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise InputError(
-            f"{path} must hold the records of a run, got something else in its last line; delete its folder"
-        )
-    return record
 
 
 def run_grid(jobs: list[Job], *, processes: int, ray: str | None = None) -> list[Path]:
