@@ -68,6 +68,10 @@ def test_nothing_is_learned_from_those_who_failed_or_ran_one_step():
     assert choice.best(50) == 50, "computing takes no time"
 
 
+def test_where_others_run_one_step_two_are_run_to_learn_from():
+    assert LocalSteps(synchronous=False).best(1) == 2
+
+
 def test_what_was_learned_is_carried_over():
     first, second = LocalSteps(synchronous=False), LocalSteps(synchronous=False)
     first.observe(updates([20, 30], compute=1.0, upload=3.0), total_bandwidth=1.0)

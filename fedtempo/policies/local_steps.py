@@ -29,7 +29,7 @@ class LocalSteps:
         """Return E, given the number of steps that others run."""
         of = self.means
         if not (of["lost"] > 0 and of["compute"] > 0):
-            return usual
+            return max(usual, FEWEST)
         coherence = (1 - self.server_momentum) * of["reached"] / of["lost"]
         steps = math.sqrt(coherence * usual * of["upload"] / of["compute"])
         return max(round(min(steps, MOST * usual)), FEWEST)
