@@ -1,7 +1,7 @@
 """Policies ranked by the time that they take to a target, everything counted, each at its own best settings.
 
-One procedure for all: every policy tries the same grid of step sizes and cohort sizes, under momentum of momenta too,
-on draws of the data and seeds that the ranking does not use; what missed the target least often, then took least time,
+One procedure for all: every policy tries the same grid of step sizes and cohort sizes, where momentum is allowed of
+momenta too (none is one of them), on draws of the data and seeds that the ranking does not use; what missed the target least often, then took least time,
 is run on the draws and seeds of the ranking. The ranking goes by the same two: missed runs, then time.
 """
 
@@ -45,14 +45,14 @@ class SetupGrid:
     momentum_cohort_sizes: tuple[int, ...]
     time_limit: float  # simulated seconds
 
-    def choices(self, regime: str) -> dict[str, Sequence[float]]:
-        """Return the values to try for each setting of training."""
-        if regime == "plain":
-            return {"step_size": self.step_sizes, "cohort_size": self.cohort_sizes}
-        return {
+    def choices(self, regime: str) -> list[dict[str, Sequence[float]]]:
+        """Return the grids to try, of values for each setting of training; one without momentum belongs to both."""
+        plain: dict[str, Sequence[float]] = {"step_size": self.step_sizes, "cohort_size": self.cohort_sizes}
+        momentum: dict[str, Sequence[float]] = {
             "step_size": self.momentum_step_sizes, "cohort_size": self.momentum_cohort_sizes,
             "server_momentum": MOMENTA,
         }  # fmt: skip
+        return [plain] if regime == "plain" else [plain | {"server_momentum": (0.0,)}, momentum]
 
 
 GRIDS = {
@@ -90,10 +90,12 @@ def rank(
     def among(choices: dict[str, Sequence[float]], names: Sequence[str], **worlds: Any) -> list[Candidate]:  # noqa: ANN401
         return candidates(config, PRESET, names, choices=choices, **common, **worlds)  # type: ignore[arg-type]
 
-    tried = among(
-        grid.choices(regime), policies, seeds=range(FIRST_SEED, FIRST_SEED + TUNING_SEEDS),
-        worlds=[_world(channel, FIRST_SEED + draw, traces) for draw in range(TUNING_DRAWS)],
-    )  # fmt: skip
+    tuning = [_world(channel, FIRST_SEED + draw, traces) for draw in range(TUNING_DRAWS)]
+    tried = [
+        candidate
+        for choices in grid.choices(regime)
+        for candidate in among(choices, policies, seeds=range(FIRST_SEED, FIRST_SEED + TUNING_SEEDS), worlds=tuning)
+    ]
     run_grid([job for candidate in tried for job in candidate.jobs])
     chosen = best_of(tried, target)
     ranked: dict[str, list[Candidate]] = {}  # of each policy, one for each draw

@@ -33,8 +33,7 @@ from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, 
 from fedtempo.policies.presence import Presence
 from fedtempo.policies.times import ClientTimes
 from fedtempo.theory.inclusion import (
-    LARGE_FLEET,
-    draw_few,
+    DrawsFromMany,
     draw_systematically,
     inclusion_probabilities,
     inclusion_with_sum,
@@ -54,8 +53,8 @@ FLOOR, FLOOR_WITH_MOMENTUM = 0.1, 0.25  # without momentum, and times m more wit
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
 # q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
-CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 256
-SMALL_PROBABILITY = 0.1  # that a client of a large fleet is among those who start
+CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 64
+LARGE_FLEET = 500  # clients, from which draws need not look at each
 MOST_AHEAD = 20  # of them, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
@@ -112,8 +111,7 @@ class Tempo:
         self.cost: Vector | None = None
         self.expected_noise = 0.0
         self.sampling_prob: Vector | None = None  # q, solved for ``age`` steps ago
-        self.sums: Vector | None = None  # of q, for draws from a large fleet
-        self.largest_prob = 0.0
+        self.draws: DrawsFromMany | None = None  # with q, from a large fleet
         self.age, self.ahead = 0, 1
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
@@ -152,7 +150,7 @@ class Tempo:
             setattr(self, name, None if state[name] is None else np.array(state[name]))
         for name in STATE:
             setattr(self, name, state[name])
-        self.sums = None
+        self.draws = None
 
     def _seconds(self, context: RoundContext) -> tuple[Vector, Vector]:
         """Return how long clients compute, and how long they upload with the whole link."""
@@ -168,7 +166,7 @@ class Tempo:
         self.age += 1
         if self.sampling_prob is None or self.age >= len(p) / CLIENTS_FOR_A_STEP or self.age >= MOST_STEPS_WITH_ONE_Q:
             self.sampling_prob = self._solve(context.round_index, *self._seconds(context))
-            self.sums, self.age = None, 0
+            self.draws, self.age = None, 0
         flight, idle = self.arrivals + self.ahead, len(p) if available is None else int(np.count_nonzero(available))
         free = min(max(flight - self.flying, 0 if self.flying else 1), idle)
         start, weights = np.empty(0, dtype=np.int64), np.empty(0)
@@ -186,13 +184,10 @@ class Tempo:
     def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
         """Draw so many of those who are there; return them, and the inclusion probabilities that they had."""
         if len(q) > LARGE_FLEET:
-            if self.sums is None:
-                self.sums, self.largest_prob = np.cumsum(q), float(q.max())
-            if number * self.largest_prob < SMALL_PROBABILITY:
-                drawn = draw_few(self.sums, context.available, number, context.rng)
-                if drawn is not None:
-                    busy = 0.0 if context.available is None else float(q[~context.available].sum())
-                    return drawn, number * q[drawn] / (self.sums[-1] - busy)
+            if self.draws is None:
+                self.draws = DrawsFromMany(q)
+            if (found := self.draws.draw(number, context.available, context.rng)) is not None:
+                return found
         there = context.there(len(q))
         inclusion = inclusion_with_sum(q[there], number)
         chosen = draw_systematically(inclusion, context.rng)

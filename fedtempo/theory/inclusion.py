@@ -18,8 +18,10 @@ import numpy.typing as npt
 from fedtempo.checks import Integers, Vector
 
 MOST_STEPS = 60
-LARGE_FLEET = 10_000
-TRIES = 20  # for each client of a large fleet that is to be drawn
+MOST_PERMUTED = 10_000  # clients
+LIKELY, TIMES_THE_USUAL = 1e-3, 10.0  # q of those likely to be drawn from a large fleet, or so many times 1/N
+SMALL_PROBABILITY = 0.1  # for each of the others
+TRIES = 20  # for each of them that is to be drawn
 SMALLEST = 1e-9  # of the largest importance: less counts as this much
 PRECISION = 1e-3  # of θ: noise in a and b is far greater
 
@@ -81,29 +83,63 @@ def draw_systematically(inclusion: Vector, rng: np.random.Generator) -> Integers
     The order is drawn anew each time, so that any two clients may meet, except in large fleets.
     """
     # In a large fleet two given clients hardly ever meet anyway, and a permutation would take the most time.
-    order = rng.permutation(len(inclusion)) if len(inclusion) <= LARGE_FLEET else np.arange(len(inclusion))
+    order = rng.permutation(len(inclusion)) if len(inclusion) <= MOST_PERMUTED else np.arange(len(inclusion))
     ends = np.cumsum(inclusion[order])
     marks = np.arange(rng.random(), ends[-1], 1.0)
     # Rounding may put a mark on a client with π = 1 twice; a set has it once.
     return np.unique(order[np.searchsorted(ends, marks, side="right").clip(max=len(order) - 1)])
 
 
-def draw_few(
-    ends: Vector, free: npt.NDArray[np.bool_] | None, number: int, rng: np.random.Generator
-) -> Integers | None:
-    """Draw a few distinct clients of a large fleet, one after another, in proportion to q; ``ends`` are its sums.
+class DrawsFromMany:
+    """Draws of a few distinct clients from a large fleet, again and again with one q, without passes over the fleet.
 
-    Whoever is not free or was drawn is passed over, so each of the others has π close to number · q over the q of all
-    who are free, as long as that is small. That takes no pass over the fleet. None: hardly anybody seems to be free.
+    Those who are likely to be drawn are few, and get their exact π. All others together are a pool; how many come from
+    it is drawn with the likely ones, and who they are, one after another in proportion to q. Whoever is not free or was
+    drawn is passed over, so each in the pool has π close to its share of it, since that is small.
     """
-    found: set[int] = set()
-    for _ in range(TRIES * number):
-        client = min(int(np.searchsorted(ends, rng.random() * ends[-1], side="right")), len(ends) - 1)
-        if free is None or free[client]:
-            found.add(client)
-        if len(found) == number:
-            return np.array(sorted(found))
-    return None
+
+    def __init__(self, sampling_prob: Vector) -> None:
+        """Find the likely ones, and sum up the others."""
+        self.q, self.bound = sampling_prob, max(LIKELY, TIMES_THE_USUAL / len(sampling_prob))
+        self.likely = np.flatnonzero(sampling_prob > self.bound)
+        others = sampling_prob.copy()
+        others[self.likely] = 0.0
+        self.ends = np.cumsum(others)
+
+    def draw(
+        self, number: int, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator
+    ) -> tuple[Integers, Vector] | None:
+        """Return who was drawn of those who are free, and their π; None if the pool is too small for that."""
+        q, likely, pool = self.q, self.likely, float(self.ends[-1])
+        if free is not None:
+            likely = likely[free[likely]]
+            busy = q[np.flatnonzero(~free)]
+            pool -= float(busy[busy <= self.bound].sum())
+        if pool <= 0:
+            return None
+        # The pool as that many equal parts: none of them has π above 1.
+        inclusion = inclusion_with_sum(np.append(q[likely], np.full(number, pool / number)), number)
+        share = number * float(inclusion[-1]) / pool
+        if share * self.bound > SMALL_PROBABILITY:
+            return None
+        chosen = draw_systematically(inclusion, rng)
+        certain = chosen[chosen < len(likely)]
+        others = self._draw_from_the_pool(len(chosen) - len(certain), free, rng)
+        if others is None:
+            return None
+        return np.append(likely[certain], others), np.append(inclusion[certain], q[others] * share)
+
+    def _draw_from_the_pool(
+        self, number: int, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator
+    ) -> Integers | None:
+        found: set[int] = set()
+        for _ in range(TRIES * number):
+            if len(found) == number:
+                break
+            client = int(self.ends.searchsorted(rng.random() * self.ends[-1], side="right"))
+            if client < len(self.ends) and (free is None or free[client]):
+                found.add(client)
+        return np.array(sorted(found), dtype=np.int64) if len(found) == number else None
 
 
 def marginal_round_times(compute_time: Vector, upload_time: Vector, members: Integers) -> tuple[Vector, float]:
