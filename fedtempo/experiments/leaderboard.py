@@ -1,8 +1,9 @@
 """Policies ranked by the time that they take to a target, everything counted, each at its own best settings.
 
 One procedure for all: every policy tries the same grid of step sizes and cohort sizes, where momentum is allowed of
-momenta too (none is one of them), on draws of the data and seeds that the ranking does not use; what missed the target least often, then took least time,
-is run on the draws and seeds of the ranking. The ranking goes by the same two: missed runs, then time.
+momenta too (none is one of them), on draws of the data and seeds that the ranking does not use; what missed the target
+least often, then took least time, is run on the draws and seeds of the ranking. The ranking goes by the same two:
+missed runs, then time.
 """
 
 from collections.abc import Callable, Sequence
