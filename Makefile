@@ -62,5 +62,5 @@ $(VENV)/.flower: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.report
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[cvx,dev,flower,ray,report,torch]'
+	$(INSTALL) -e '.[cvx,dev,flower-simulation,ray,report,torch]'
 	@touch $@ $(VENV)/.flower $(VENV)/.report

@@ -13,21 +13,33 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def blocks(kind: str) -> list:
-    """Return each fenced block of a kind, named after its page."""
-    found = []
-    for page in PAGES:
-        for number, text in enumerate(
-            re.findall(rf"^```{kind}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-        ):
-            found.append(pytest.param(text, id=f"{page.name}-{number}"))
-    return found
+def fenced(page: Path, language: str) -> list[str]:
+    """Return a page's fenced blocks in a language, in order."""
+    found = re.findall(r"^```(.*)\n((?:.*\n)*?)```$", page.read_text(), re.MULTILINE)
+    return [text for given, text in found if given == language]
+
+
+def blocks(language: str) -> list:
+    """Return the blocks of all pages, named after these."""
+    return [
+        pytest.param(text, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, text in enumerate(fenced(page, language))
+    ]
 
 
 def commands(page: Path) -> list[str]:
     """Return the `fedtempo` commands of a page's blocks without a language, in order."""
-    text = "".join(re.findall(r"^```\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)).replace("\\\n", " ")
+    text = "".join(fenced(page, "")).replace("\\\n", " ")
     return [line for line in text.splitlines() if line.startswith("fedtempo ")]
+
+
+def test_fenced_blocks_are_told_from_what_lies_between_them(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\n1\n```\nfedtempo between\n```\nfedtempo one \\\n  more\n```\n```console\nfedtempo not\n```\n"
+    )
+    assert (fenced(page, "python"), commands(page)) == (["1\n"], ["fedtempo one    more"])
 
 
 @pytest.mark.parametrize("code", blocks("python"))

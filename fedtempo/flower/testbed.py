@@ -32,6 +32,7 @@ APP = Path(__file__).parent / "app"
 STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.5
+POLL_SECONDS_OF_A_NODE = 0.025  # times the number of nodes: how often each looks for work, within its own machine
 DONE = ("completed", "failed", "stopped")
 NOTHING: Mapping[str, Any] = {}
 
@@ -127,6 +128,7 @@ class Testbed:
             folder=self.folder / f"node-{number}",
             ca_certificate=self.credentials.ca_certificate,
             prefix=() if self.namespaces is None else self.namespaces.prefix(number),
+            environment={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": f"{min(POLL_SECONDS_OF_A_NODE * self.num_nodes, 1):g}"},
         )
 
     def check_policy(self, policy: str) -> None:
