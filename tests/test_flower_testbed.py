@@ -113,7 +113,7 @@ def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
         "t.json",
     ]
     if os.geteuid() == 0 and shutil.which("ip"):
-        arguments.append("--netns")
+        arguments += ["--netns", *(["--tc"] if shutil.which("tc") else [])]
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
     assert ended.value.code == 0
@@ -142,6 +142,8 @@ def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
         (["--policy", "proposed-oracle", "--clients", "fleet.csv"], "beta_over_alpha must be given"),
         (["--nodes", "3", "--clients", "fleet.csv"], "--clients must have a line for each of 3 nodes, got 10"),
         (["--policy", "tempo", "--beta-over-alpha", "3"], "options of a policy must be known"),
+        (["--tc"], "--tc needs a network namespace for each node; add --netns"),
+        (["--tc", "--netns", "--link", "shared"], "--tc has the links paper and equal, got shared"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(wrong, said, capsys, tmp_path, monkeypatch):

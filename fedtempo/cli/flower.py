@@ -52,6 +52,7 @@ def run_on_testbed(
     seed: Annotated[int, typer.Option(help="Of cohorts, batches and the initial model.")] = 0,
     deadline: Annotated[float, typer.Option(help="Seconds that a node has to answer.")] = 120.0,
     netns: Annotated[bool, typer.Option("--netns", help="Put each node into a network namespace; needs root.")] = False,
+    tc: Annotated[bool, typer.Option("--tc", help="Shape the uplink with the kernel's tc; with --netns.")] = False,
     records: Annotated[Path | None, typer.Option(help="Keep the records in this folder, or go on with them.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write predicted and measured times.")] = None,
 ) -> None:
@@ -75,7 +76,7 @@ def run_on_testbed(
     over = _over(nodes, rounds, cohort_size, link, target_loss) | _known(nodes, policy, clients, beta_over_alpha)
     table = _table(config, preset, nodes, over)
     settings = TestbedSettings(
-        table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns
+        table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns, kernel_link=tc
     )
     with ExitStack() as at_the_end:
         folder = Path(tempfile.mkdtemp(prefix="fedtempo-testbed-"))

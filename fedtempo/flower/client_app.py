@@ -14,7 +14,7 @@ from fedtempo.experiments.config import for_policy
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
 from fedtempo.fleet import Fleet
 from fedtempo.flower.client import tempo_client
-from fedtempo.flower.messages import ARRAYS, CLIENT, CONFIG, MEASURED, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
+from fedtempo.flower.messages import ARRAYS, CLIENT, CONFIG, HEAD_START, MEASURED, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
 from fedtempo.flower.setups import MODEL, from_run_config, pack
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Parameters
@@ -43,7 +43,7 @@ def train(message: Message, context: Context) -> Message:
         time=0.0,
         step_size=float(config[STEP_SIZE]),
     )
-    began = time.monotonic()
+    began = time.time()
     with threadpool_limits(limits=1):
         result = _workers(context).train(client, steps, np.array([start.step_size]), start)
     told: dict[str, Any] = {
@@ -52,11 +52,23 @@ def train(message: Message, context: Context) -> Message:
         "mean-loss": float(result.mean_loss[0]),
     }
     if context.run_config.get("emulate"):
-        nominal = _fleet(context).compute_time[client[0]] * steps[0] / _training(context).local_steps
-        time.sleep(max(0.0, began + nominal - time.monotonic()))
+        nominal = float(_fleet(context).compute_time[client[0]] * steps[0] / _training(context).local_steps)
+        told |= _emulate(nominal, began, message.metadata.created_at, config.get(HEAD_START))
     ballast = int(context.run_config.get("ballast", 0))
     arrays = pack(model + result.update[0], ballast, int(client[0]) + 1, int(config[ROUND]), context.run_id)
     return Message(RecordDict({ARRAYS: arrays, MEASURED: MetricRecord(told)}), reply_to=message)
+
+
+def _emulate(nominal: float, began: float, asked: float, head_start: float | None) -> dict[str, float]:
+    """Wait until the nominal computing time is over.
+
+    Flower takes seconds to start this process, some longer than others. Given a head start, devices count as having
+    begun that long after they were asked, all at once. Tell how long it had to be, and the time of computing.
+    """
+    needed = max(time.time() - asked - nominal, 0.0)
+    begin = began if head_start is None else asked + head_start
+    time.sleep(max(0.0, begin + nominal - time.time()))
+    return {HEAD_START: needed, "compute-seconds": time.time() - begin}
 
 
 @app.evaluate()

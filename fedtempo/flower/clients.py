@@ -16,7 +16,19 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.link import Link, Upload
-from fedtempo.flower.messages import ARRAYS, ASK, BANDWIDTH, CLIENT, FETCH, KEEP, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
+from fedtempo.flower.messages import (
+    ARRAYS,
+    ASK,
+    BANDWIDTH,
+    CLIENT,
+    FETCH,
+    HEAD_START,
+    KEEP,
+    ROUND,
+    ROUND_INDEX,
+    STEP_SIZE,
+    STEPS,
+)
 from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
@@ -24,7 +36,9 @@ from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 
 LARGEST_UPDATE = 100.0  # times the median norm of updates so far: beyond, an update is refused
 NORMS_KEPT = 100
+ROUNDS_OF_HEAD_STARTS = 3  # the longest of which emulated devices get
 MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(eq=False, slots=True)
@@ -72,6 +86,7 @@ class FlowerClients:
         self.mode: LinkMode = training.link  # of the last uploads
         self.link_free = -math.inf  # when the last upload ended, on the link's clock
         self.kept: set[int] = set()  # clients that keep an update until it is fetched
+        self.head_starts: list[float] = []  # that the last rounds needed, where devices are emulated
 
     @property
     def in_flight(self) -> Integers:
@@ -106,7 +121,8 @@ class FlowerClients:
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
         """Send all members their work, and wait for them until the deadline."""
         jobs = self._jobs(plan.members, plan, start)
-        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper")
+        at_once = {HEAD_START: max(self.head_starts)} if self.head_starts else {}
+        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper", at_once)
         limit = self.deadline if plan.deadline is None else min(plan.deadline, self.deadline)
         replies = self.messenger.collect(
             {message: job.client for message, job in sent.items()}, self.began + limit - time.monotonic()
@@ -114,6 +130,8 @@ class FlowerClients:
         for job in jobs:
             self._take(job, replies.get(job.client))
         self._refuse_absurd(jobs)
+        if needed := [float(job.numbers[HEAD_START]) for job in jobs if HEAD_START in job.numbers]:
+            self.head_starts = [*self.head_starts, max(needed)][-ROUNDS_OF_HEAD_STARTS:]
         return self._outcome(plan, jobs)
 
     def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
@@ -200,7 +218,7 @@ class FlowerClients:
             return np.full(len(clients), total / max(len(clients), 1))
         return np.full(len(clients), total)
 
-    def _send(self, jobs: list[Job], start: Start, mode: LinkMode) -> dict[str, Job]:
+    def _send(self, jobs: list[Job], start: Start, mode: LinkMode, more: Mapping[str, Any] = NOTHING) -> dict[str, Job]:
         """Allot the link, and send each member the model, or ask for what it keeps."""
         clients = [job.client for job in jobs]
         self.mode = mode
@@ -210,7 +228,7 @@ class FlowerClients:
         trained = [job for job in jobs if job.client not in self.kept]
         sent: dict[str, Job] = {}
         for some, arrays, extra in ((fetched, None, {ASK: FETCH}), (trained, self.layout.pack(start.model), {})):
-            configs = [self._config(start, job.client, job) | extra for job in some]
+            configs = [self._config(start, job.client, job) | extra | dict(more) for job in some]
             ids = self.messenger.send([job.client for job in some], MessageType.TRAIN, arrays, configs)
             sent |= dict(zip(ids, some, strict=True))
         return sent

@@ -1,7 +1,9 @@
 """A federation on this machine: a SuperLink, SuperNodes behind a shaped uplink, TLS and keys, and nothing left behind.
 
 Client i trains on its part of an experiment's data. Its computing time is padded to the nominal τ_i, its upload goes
-through the shared link at the rate that t_i and its share of the bandwidth stand for; the rest is as it is.
+through the shared link at the rate that t_i and its share of the bandwidth stand for; the rest is as it is. Flower
+takes seconds to start a ClientApp, some longer than others: members of a round count as having begun when the last
+of them usually has, all at once as in the model, and what they wait for that is overhead of the engine.
 """
 
 import json
@@ -22,6 +24,7 @@ from fedtempo.fleet import Fleet
 from fedtempo.flower.credentials import make_credentials
 from fedtempo.flower.link import ShapedLink
 from fedtempo.flower.link_control import LinkServer
+from fedtempo.flower.link_tc import TcLink
 from fedtempo.flower.namespaces import Namespaces
 from fedtempo.flower.processes import SuperLink, SuperNode
 from fedtempo.flower.watched import ProcessError, stop_all
@@ -49,6 +52,7 @@ class TestbedSettings:
     model_bytes: int = 1_000_000  # that an upload has; what the model lacks is sent along as ballast
     deadline: float = 120.0  # s for a node to answer
     namespaces: bool = False  # a network namespace for each node
+    kernel_link: bool = False  # the kernel's token buckets there shape the uplink, rather than a proxy
 
     @property
     def experiment(self) -> Experiment:
@@ -70,6 +74,8 @@ class Testbed:
         own = trainer.num_parameters * BITS_OF_A_PARAMETER // 8
         if settings.model_bytes < own:
             raise InputError(f"the model must have at least its own {own:,} bytes, got {settings.model_bytes:,}")
+        if settings.kernel_link and not settings.namespaces:
+            raise InputError("--tc needs a network namespace for each node; add --netns")
         self.ballast = settings.model_bytes - own
         self.model_bits = 8.0 * settings.model_bytes
         self.fleet: Fleet = make_fleet(self.experiment, load_data(self.experiment.data), self.model_bits)[0]
@@ -101,7 +107,8 @@ class Testbed:
         self.credentials = make_credentials(self.folder / "keys", self.num_nodes, hosts=(host, "localhost"))
         self.superlink = self._running.enter_context(SuperLink(self.folder / "superlink", host, self.credentials))
         self.superlink.wait_until_ready(READY_SECONDS)
-        self.link = self._running.enter_context(self._make_link())
+        self.link = self._make_link()
+        self._running.enter_context(self.link)
         self.control = self._running.enter_context(LinkServer(self.link))
         (self.folder / "link-token").touch(mode=0o600)
         (self.folder / "link-token").write_text(self.control.token)
@@ -115,15 +122,21 @@ class Testbed:
             for node in some:
                 node.wait_until_ready(READY_SECONDS)
 
-    def _make_link(self) -> ShapedLink:
-        rates = self.model_bits / self.fleet.upload_time
-        return ShapedLink((self.host, self.superlink.port), rates.tolist(), host=self.host)
+    def _make_link(self) -> ShapedLink | TcLink:
+        rates = (self.model_bits / self.fleet.upload_time).tolist()
+        if self.namespaces is not None and self.settings.kernel_link:
+            places = [self.namespaces.place(number) for number in range(self.num_nodes)]
+            return TcLink(places, rates, total_bandwidth=self.fleet.total_bandwidth)
+        return ShapedLink(
+            (self.host, self.superlink.port), rates, total_bandwidth=self.fleet.total_bandwidth, host=self.host
+        )
 
     def _node(self, number: int) -> SuperNode:
+        port = self.link.ports[number] if isinstance(self.link, ShapedLink) else self.superlink.port
         return SuperNode(
             number,
             self.credentials.node_keys[number].private,
-            f"{self.host}:{self.link.ports[number]}",
+            f"{self.host}:{port}",
             {"partition-id": number},
             folder=self.folder / f"node-{number}",
             ca_certificate=self.credentials.ca_certificate,
@@ -134,6 +147,8 @@ class Testbed:
     def check_policy(self, policy: str) -> None:
         """Refuse a policy that lacks something, before nodes are started for it."""
         training, options = for_policy(self.experiment, policy)
+        if self.settings.kernel_link and training.link == "shared":
+            raise InputError("--tc has the links paper and equal, got shared; leave it out")
         make(policy, PolicySetting(fleet=self.fleet, cohort_size=training.cohort_size, options=options))
 
     def start_run(
