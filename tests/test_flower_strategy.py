@@ -18,9 +18,12 @@ from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.fleet_csv import read_fleet
+from fedtempo.flower.client import tempo_client
+from fedtempo.flower.client_app import _emulate, num_examples
 from fedtempo.flower.client_app import app as client_app
+from fedtempo.flower.client_app import train as train_locally
 from fedtempo.flower.link import Upload
-from fedtempo.flower.messages import ARRAYS
+from fedtempo.flower.messages import ARRAYS, CONFIG, HEAD_START, MEASURED, ROUND
 from fedtempo.flower.setups import MODEL, pack
 from fedtempo.flower.strategy import MODEL_FILE, TempoStrategy
 from fedtempo.policies.registry import BUILT_IN
@@ -264,6 +267,48 @@ def test_a_run_waits_for_nodes_until_the_deadline_alone(config):
     threading.Timer(0.5, lambda: grid.online.update(online)).start()
     records, _ = train(config, "uniform", grid, nodes=nodes, deadline=30.0)
     assert records[-1]["rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("now", "head_start", "needed", "ended"),
+    [(103.0, None, 1.0, 105.0), (103.0, 6.0, 1.0, 108.0), (109.0, 6.0, 7.0, 109.0)],
+)
+def test_an_emulated_device_computes_for_its_nominal_time_from_the_head_start_on(
+    monkeypatch, now, head_start, needed, ended
+):
+    class Clock:
+        def __init__(self):
+            self.now = now
+
+        def time(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    clock = Clock()
+    monkeypatch.setattr("fedtempo.flower.client_app.time", clock)
+    told = _emulate(2.0, 103.0, 100.0, head_start)
+    began = 103.0 if head_start is None else 106.0
+    assert (clock.now, told) == (ended, {HEAD_START: needed, "compute-seconds": ended - began})
+
+
+def test_members_of_a_round_get_the_longest_head_start_of_the_last_three(config):
+    needed = iter([4.0, 9.0, 1.0, 2.0, 3.0])
+
+    def slow_to_start(message, context, call_next):
+        reply = call_next(message, context)
+        if message.metadata.message_type == "train" and context.node_config["partition-id"] == 0:
+            reply.content[MEASURED][HEAD_START] = next(needed)
+        return reply
+
+    app = ClientApp(mods=[slow_to_start, tempo_client(num_examples)])
+    app.train()(train_locally)
+    grid = grid_of(config, "full", app=app)
+    train(config, "full", grid, rounds=5, nodes=nodes_of(grid))
+    configs = [message.content.config_records[CONFIG] for message in grid.sent]
+    given = {config[ROUND]: config.get(HEAD_START) for config in configs}
+    assert given == {1: None, 2: 4.0, 3: 9.0, 4: 9.0, 5: 9.0}
 
 
 class NotedLink:
