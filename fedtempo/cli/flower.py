@@ -1,8 +1,6 @@
 """Commands for Flower: a federation on this machine, and what one of many machines needs."""
 
 import json
-import shutil
-import tempfile
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -60,6 +58,7 @@ def run_on_testbed(
     check_installed("flwr", "flower", "testbed")
     from fedtempo.experiments.config import for_policy
     from fedtempo.flower.display import NodesTable, live_table, summary_lines
+    from fedtempo.flower.sweeper import swept_folder
     from fedtempo.flower.testbed import Testbed, TestbedSettings
     from fedtempo.flower.testbed_report import report_on, summary_of
     from fedtempo.flower.watched import ProcessError
@@ -79,8 +78,7 @@ def run_on_testbed(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns, kernel_link=tc
     )
     with ExitStack() as at_the_end:
-        folder = Path(tempfile.mkdtemp(prefix="fedtempo-testbed-"))
-        at_the_end.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = at_the_end.enter_context(swept_folder("fedtempo-testbed-"))
         bed = Testbed(settings, folder)
         bed.check_policy(policy)
         training, _ = for_policy(bed.experiment, policy)

@@ -4,16 +4,16 @@ import os
 import secrets
 import shutil
 import subprocess
-from types import TracebackType
-from typing import Self
 
 from fedtempo.checks import InputError
+from fedtempo.flower.startable import Startable
+from fedtempo.flower.sweeper import Sweeper
 
 MOST_NODES, DEVICE = 250, "eth0"
 
 
-class Namespaces:
-    """Hosts behind a bridge: the server's side has the first address, node i the one that ``address`` tells."""
+class Namespaces(Startable):
+    """Hosts behind a bridge: the server's side has the first address, the nodes those that follow."""
 
     def __init__(self, count: int) -> None:
         """Choose names and a net that nobody else here is likely to have."""
@@ -25,6 +25,7 @@ class Namespaces:
             )
         tag = secrets.token_hex(2)
         self.bridge, self.names = f"ft{tag}", [f"ft{tag}-{number}" for number in range(count)]
+        self._sweeper = Sweeper()
         self.net = f"10.{200 + secrets.randbelow(50)}.{secrets.randbelow(256)}"
 
     @property
@@ -40,14 +41,17 @@ class Namespaces:
         """Return the namespace and the device of node i."""
         return self.names[number], DEVICE
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         """Make them."""
+        self._sweeper.start()
         try:
+            self._sweeper.order("ip", "link", "delete", self.bridge)
             _ip("link", "add", self.bridge, "type", "bridge")
             _ip("address", "add", f"{self.server}/24", "dev", self.bridge)
             _ip("link", "set", self.bridge, "up")
             for number, name in enumerate(self.names):
                 outside = f"{self.bridge}v{number}"
+                self._sweeper.order("ip", "netns", "delete", name)
                 _ip("netns", "add", name)
                 _ip("link", "add", outside, "type", "veth", "peer", "name", DEVICE, "netns", name)
                 _ip("link", "set", outside, "master", self.bridge, "up")
@@ -58,23 +62,15 @@ class Namespaces:
                 ):
                     _ip("-n", name, *command)
         except BaseException:
-            self._remove()
+            self.stop()
             raise
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
         """Remove them."""
-        self._remove()
-
-    def _remove(self) -> None:
-        for name in self.names:
-            _ip("netns", "delete", name, check=False)
-        _ip("link", "delete", self.bridge, check=False)
+        self._sweeper.stop()
 
 
-def _ip(*arguments: str, check: bool = True) -> None:
+def _ip(*arguments: str) -> None:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=30, check=False)
-    if check and done.returncode:
+    if done.returncode:
         raise InputError(f"--netns needs a machine that allows network namespaces, got: {done.stderr.strip()}")
