@@ -5,8 +5,8 @@
 Sizes, heterogeneity, step sizes, local steps, momentum, fleets and cohort sizes are drawn at random. Both policies have
 the same simulated time, that of ROUNDS rounds of weighted sampling. A run converges if the mean loss over the last
 tenth of its rounds lies below CONVERGED times that of w₀, and diverges if it ends above the loss of w₀ or leaves the
-numbers. Federations in which weighted sampling does not converge do not count and are drawn again. Writes
-benchmarks/stability.md.
+numbers. Federations in which weighted sampling does not converge do not count and are drawn again. The other forms of
+tempo are tried in the first tenth of those that count. Writes benchmarks/stability.md.
 """
 
 import argparse
@@ -30,6 +30,10 @@ REPORT = Path(__file__).with_suffix(".md")
 ROUNDS, CONVERGED = 120, 0.9
 SEEDS = 1_000_000  # between one draw of the data and the next
 MOMENTA = (0.0, 0.0, 0.5, 0.8, 0.9)
+FORMS: dict[str, dict] = {
+    "synchronous": {"overlap": False}, "without memory": {"memory": False},
+    "unbiased": {"largest_factor": math.inf}, "choosing local steps": {"choose_local_steps": True},
+}  # fmt: skip
 
 
 class Outcome(NamedTuple):
@@ -83,13 +87,15 @@ def draw_data(number: int, settings: dict) -> FederatedData:
             number += SEEDS
 
 
-def outcome(number: int, policy: str, **limit: float) -> Outcome:
+def outcome(number: int, policy: str, options: dict | None = None, **limit: float) -> Outcome:
     """Run one policy in one federation."""
     settings = federation(number)
     data = draw_data(number, settings.pop("data"))
     first = math.log(data.num_classes)  # softmax regression starts from zero
     try:
-        run = simulate(data, policy=policy, link="shared", duplicates="physical", seed=number, **settings, **limit)
+        run = simulate(
+            data, policy=policy, options=options, link="shared", duplicates="physical", seed=number, **settings, **limit
+        )
     except DivergedError:
         return Outcome(first, math.inf, math.nan)
     losses = [record["loss"] for record in run.records]
@@ -100,6 +106,19 @@ def compare(number: int) -> tuple[Outcome, Outcome | None]:
     """Return what came of weighted sampling, and of tempo where that converged."""
     weighted = outcome(number, "weighted", max_rounds=ROUNDS)
     return weighted, outcome(number, "tempo", max_time=weighted.seconds) if weighted.converged else None
+
+
+def forms_table(numbers: list[int], found: list[tuple[Outcome, Outcome]], jobs: int) -> str:
+    """Return how the other forms of tempo fare."""
+    lines = ["| form | federations | diverges | loss over that of weighted: median |\n|---|---:|---:|---:|"]
+    limits = [(number, weighted) for number, (weighted, _) in zip(numbers, found, strict=True)]
+    for name, options in FORMS.items():
+        ends = Parallel(n_jobs=jobs)(
+            delayed(outcome)(number, "tempo", options, max_time=weighted.seconds) for number, weighted in limits
+        )
+        ratio = np.median([end.last / weighted.last for end, (_, weighted) in zip(ends, limits, strict=True)])
+        lines[-1] += f"\n| {name} | {len(ends)} | {sum(end.diverged for end in ends)} | {ratio:.3f} |"
+    return "\n\n".join(lines) + "\n"
 
 
 def table(numbers: list[int], found: list[tuple[Outcome, Outcome]], tried: int) -> str:
@@ -142,7 +161,8 @@ def main() -> None:
                 if len(numbers) == given.federations:
                     break
             print(f"{len(numbers)} of {tried} count, tempo diverges in {sum(t.diverged for _, t in found)}", flush=True)
-    report = table(numbers, found, tried)
+    some = max(len(numbers) // 10, 1)
+    report = f"{table(numbers, found, tried)}\n{forms_table(numbers[:some], found[:some], given.jobs)}"
     print(report)
     with whole_file(REPORT) as stream_:
         stream_.write(report)

@@ -14,7 +14,7 @@ from fedtempo.experiments import leaderboard
 from fedtempo.experiments.comparison import Target
 from fedtempo.experiments.leaderboard import GRIDS, SetupGrid, rank
 from fedtempo.experiments.toml import merged
-from fedtempo.experiments.tuning import Candidate
+from fedtempo.experiments.tuning import Candidate, best_of
 
 CONFIG = """
 name = "small"
@@ -67,10 +67,11 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         table = (small / "out" / f"setup2-{channel}-{regime}.md").read_text()
         lines = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
         assert sorted(line[0].strip("| ") for line in lines) == ["fedbuff", "tempo", "weighted"]
-        places = [(int(line[5].split()[0]), float(line[1].strip("> ").replace(",", ""))) for line in lines]
+        places = [(int(line[6].split()[0]), float(line[1].strip("> ").replace(",", ""))) for line in lines]
         assert places == sorted(places), "by missed runs, then by time"
-        assert all(len(line[4].split()) == 2 for line in lines)  # every draw is shown
-        assert all("of 4" in line[5] for line in lines)
+        assert all(len(line[5].split()) == 2 for line in lines)  # every draw is shown
+        assert all("of 4" in line[6] for line in lines)
+        assert "--seeds 4 --draws 2 --policies tempo,weighted,fedbuff`. Data: " in table
         assert (small / "out" / f"setup2-{channel}-{regime}.png").stat().st_size > 5000
     tuned = [path.name for path in (small / "records").rglob("*-seed1000-*")]
     assert len(tuned) == 3 * 2 * 4 * len(regimes)  # policies × draws × settings
@@ -93,7 +94,7 @@ def test_what_has_run_is_not_run_again(small):
     assert text == (small / "False.md").read_text()
 
 
-def test_the_interval_of_a_geometric_mean_is_one_of_logarithms():
+def test_ratios_are_taken_in_pairs_of_draws():
     class Draw:
         def __init__(self, mean, missed=0):
             self.mean, self.missed = mean, missed
@@ -101,11 +102,13 @@ def test_the_interval_of_a_geometric_mean_is_one_of_logarithms():
         def times(self, target):
             return self
 
-    draws = [Draw(100.0), Draw(200.0), Draw(400.0)]
+    usual = [Draw(10.0), Draw(100.0), Draw(1000.0)]
+    draws = [Draw(10.0), Draw(200.0), Draw(4000.0)]
     half = 4.302653 * np.log(2) / 3**0.5  # Student's t with 2 degrees of freedom
-    assert leaderboard._interval_of(draws, None) == f"{200 / np.exp(half):,.1f}–{200 * np.exp(half):,.0f}"
-    assert leaderboard._interval_of(draws[:2], None) == "-"
-    assert leaderboard._interval_of([*draws, Draw(400.0, missed=1)], None) == "-", "its time is a bound"
+    bounds = f"{2 / np.exp(half):.2f}–{2 * np.exp(half):.2f}"
+    assert leaderboard._ratios(draws, usual, None) == (bounds, "1.00–4.00")
+    assert leaderboard._ratios(draws[:2], usual[:2], None) == ("-", "1.00–2.00")
+    assert leaderboard._ratios([*draws[:2], Draw(400.0, missed=1)], usual, None) == ("-", "-"), "its time is a bound"
 
 
 def of_draws(policy, *draws):
@@ -129,15 +132,15 @@ def test_who_misses_the_target_is_never_first_however_soon_it_ends(tmp_path):
     }
     table = leaderboard.ranking_table(ranked, {p: found[0] for p, found in ranked.items()}, Target(loss=1.0))
     heading, *rows = cells(table)
-    assert heading[3] == "to weighted", "tempo is not there, and the first stands for it"
+    assert heading[2] == "to weighted", "tempo is not there, and the first stands for it"
     assert [row[0] for row in rows] == ["weighted", "uniform", "fedcs", "kvib", "proposed-oracle"]
-    assert [row[3] for row in rows] == ["1", "1.50 ×", "> 0.033 ×", "> 1.67 ×", "0.083 ×"]
-    assert rows[3][1:3] == ["> 100", "-"], "diverged runs stand at the limit"
-    assert rows[3][4] == ">100 >100"
+    assert [row[2] for row in rows] == ["1", "1.50 ×", "> 0.033 ×", "> 1.67 ×", "0.083 ×"]
+    assert rows[3][1:5] == ["> 100", "> 1.67 ×", "-", "-"], "diverged runs stand at the limit"
+    assert rows[3][5] == ">100 >100"
     assert "Outside the ranking, with pilots taken for granted: proposed-oracle." in table
     ours = ranked | {"tempo": of_draws("tempo", (70.0, "target"), (100.0, "max_time"))}
     rows = cells(leaderboard.ranking_table(ours, {p: found[0] for p, found in ours.items()}, Target(loss=1.0)))
-    assert {row[0]: row[3] for row in rows}["kvib"] == "-", "of two bounds nothing is known"
+    assert {row[0]: row[2] for row in rows}["kvib"] == "-", "of two bounds nothing is known"
     leaderboard.draw_ranking(ours, Target(loss=1.0), "made up", tmp_path / "ranking.png")
     assert (tmp_path / "ranking.png").stat().st_size > 5000
 
@@ -153,12 +156,25 @@ def test_traces_take_the_place_of_upload_times(small):
 
 @pytest.mark.parametrize(
     ("option", "value", "said"),
-    [("--setups", "setup9", "--setups must be one of"), ("--channels", "radio", "--channels must be one of"),
+    [("--setups", "setup2,setup9", "--setups must be one of"), ("--channels", "static,radio", "--channels must be one"),
+     ("--setups", ",", "--setups must name at least one"), ("--channels", "static,traces", "--traces must be a folder"),
      ("--regimes", "adam", "--regimes must be one of"), ("--draws", "0", "--draws must be a whole number")],
 )  # fmt: skip
 def test_wrong_choices_get_one_sentence(small, option, value, said):
     with pytest.raises(InputError, match=said):
         board(small, option, value)
+    assert not (small / "records").exists(), "nothing has run"
+
+
+def test_where_everyone_misses_the_target_the_lowest_loss_is_chosen():
+    target, found = Target(loss=1.0), []
+    for step_size, loss in ((0.1, 3.0), (0.2, 2.0), (0.3, float("nan"))):
+        run = made_up("oort", 0, [loss], 100.0, end="max_time")
+        run.header["config"]["stop"] = {"target_loss": 1.0, "max_time": 100.0}
+        run.summary["loss"] = loss
+        found.append(Candidate("oort", {"step_size": step_size}, 2, []))
+        found[-1].__dict__["runs"] = [run]
+    assert best_of(found, target)["oort"].training == {"step_size": 0.2}
 
 
 def test_none_takes_a_setting_away():

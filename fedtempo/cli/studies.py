@@ -154,17 +154,17 @@ def leaderboard(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and charts.")] = Path("leaderboard"),
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
-    from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, rank
+    from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, check_choices, rank
 
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)
     if not configs.is_dir():
         raise InputError(f"--configs must be the folder of setup1.toml to setup3.toml, got no such folder as {configs}")
-    if traces is None and "traces" in words(channels):
-        raise InputError("--traces must be a folder with .up or .csv files for the channel traces, none was given")
+    check_choices(words(setups), words(channels), words(regimes), seeds=seeds, draws=draws, traces=traces)
+    names = policy_names(policies) if policies else list(DEFAULT_POLICIES)
     for setup, channel, regime in product(words(setups), words(channels), words(regimes)):
         path = rank(
-            setup, channel, regime, policy_names(policies) if policies else list(DEFAULT_POLICIES),
+            setup, channel, regime, names,
             seeds=seeds, draws=draws, configs=configs, traces=traces, records=records, output=output,
             run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray),
         )  # fmt: skip

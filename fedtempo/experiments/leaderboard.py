@@ -20,7 +20,7 @@ from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.results import ORACLES
 from fedtempo.experiments.tables import NOTHING, amount, markdown, multiple
-from fedtempo.experiments.tuning import FIRST_SEED, Candidate, best_of, candidates
+from fedtempo.experiments.tuning import FIRST_SEED, Candidate, at_the_edge, best_of, candidates
 from fedtempo.files import whole_file
 
 DEFAULT_POLICIES = (
@@ -57,10 +57,33 @@ class SetupGrid:
 
 
 GRIDS = {
-    "setup1": SetupGrid((0.02, 0.05, 0.1, 0.2), (1, 2, 4), (0.01, 0.03), (2, 4), 3000.0),
+    "setup1": SetupGrid((0.02, 0.05, 0.1, 0.2, 0.4), (1, 2, 4, 8), (0.01, 0.03), (2, 4), 3000.0),
     "setup2": SetupGrid((0.002, 0.005, 0.01), (1, 2, 5, 10), (0.001, 0.002), (2, 5, 10), 6000.0),
     "setup3": SetupGrid((0.03, 0.1), (4, 10), (0.01, 0.03), (4, 10), 2000.0),
 }
+
+
+def check_choices(
+    setups: Sequence[str],
+    channels: Sequence[str],
+    regimes: Sequence[str],
+    *,
+    seeds: int,
+    draws: int,
+    traces: Path | None,
+) -> None:
+    """Refuse what cannot be ranked, before anything runs."""
+    for name, values, known in (
+        ("--setups", setups, tuple(GRIDS)), ("--channels", channels, CHANNELS), ("--regimes", regimes, REGIMES),
+    ):  # fmt: skip
+        if not values:
+            raise InputError(f"{name} must name at least one of {', '.join(known)}, got none")
+        for value in values:
+            check_choice(name, value, known)
+    check_count("--seeds", seeds)
+    check_count("--draws", draws)
+    if "traces" in channels:
+        _trace_files(traces)
 
 
 def rank(
@@ -78,12 +101,7 @@ def rank(
     run_grid: Callable[[list[Job]], object],
 ) -> Path:
     """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table."""
-    for name, value, known in (
-        ("--setups", setup, tuple(GRIDS)), ("--channels", channel, CHANNELS), ("--regimes", regime, REGIMES),
-    ):  # fmt: skip
-        check_choice(name, value, known)
-    check_count("--seeds", seeds)
-    check_count("--draws", draws)
+    check_choices([setup], [channel], [regime], seeds=seeds, draws=draws, traces=traces)
     grid, config = GRIDS[setup], configs / f"{setup}.toml"
     target = Target(loss=read_experiment(config, PRESET)[0].stop.target_loss)
     common = {"stop": {"target_loss": target.loss, "max_time": grid.time_limit}, "root": records / setup / channel}
@@ -112,11 +130,16 @@ def rank(
     path = output / f"{setup}-{channel}-{regime}.md"
     command = (
         f"fedtempo leaderboard --setups {setup} --channels {channel} --regimes {regime} --seeds {seeds} --draws {draws}"
+        + (f" --policies {','.join(policies)}" if tuple(policies) != DEFAULT_POLICIES else "")
+        + (" --traces FOLDER" if channel == "traces" else "")
     )
+    data = next(iter(ranked.values()))[0].runs[0].header.get("data", "")
+    edges = "".join(f"\n- {said}" for said in at_the_edge(tried, target))
     with whole_file(path) as stream:
         stream.write(
-            f"# {title}\n\nMade by `{command}`.\n\n![Ranking]({path.stem}.png)\n\n"
+            f"# {title}\n\nMade by `{command}`. Data: {data}.\n\n![Ranking]({path.stem}.png)\n\n"
             f"{ranking_table(ranked, chosen, target)}\n"
+            + (f"\nSettings at the edge of what was tried:\n{edges}\n" if edges else "")
         )
     draw_ranking(ranked, target, title, path.with_suffix(".png"))
     return path
@@ -130,13 +153,19 @@ def _world(channel: str, draw: int, traces: Path | None) -> dict[str, Any]:
     elif channel == "absences":
         world["channel"] |= {"present_share": PRESENT_SHARE}
     elif channel == "traces":
-        found = [] if traces is None else sorted(str(path.resolve()) for path in traces.iterdir())
-        files = [name for name in found if name.endswith((".up", ".csv"))]
-        if not files:
-            raise InputError(f"--traces must be a folder with .up or .csv files for the channel traces, got {traces}")
+        files = _trace_files(traces)
         world["channel"] |= {"kind": "traces", "traces": files}
         world["times"] |= {"upload": None, "uplink_mbps": None}
     return world
+
+
+def _trace_files(folder: Path | None) -> list[str]:
+    found = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
+    files = [str(path.resolve()) for path in found if path.suffix in (".up", ".csv")]
+    if not files:
+        given = "none" if folder is None else folder
+        raise InputError(f"--traces must be a folder with .up or .csv files for the channel traces, got {given}")
+    return files
 
 
 def _mean_of(found: Sequence[Candidate], target: Target) -> float:
@@ -148,11 +177,15 @@ def _missed(found: Sequence[Candidate], target: Target) -> int:
     return sum(one.times(target).missed for one in found)
 
 
-def _interval_of(found: Sequence[Candidate], target: Target) -> str:
-    """Return the 95 % interval of that mean over draws, where no run missed the target."""
-    times = [one.times(target) for one in found]
-    interval = None if any(one.missed for one in times) else interval_of_mean(np.log([one.mean for one in times]))
-    return NOTHING if interval is None else "–".join(amount(float(np.exp(end))) for end in interval)
+def _ratios(found: Sequence[Candidate], usual: Sequence[Candidate], target: Target) -> tuple[str, str]:
+    """Return the 95 % interval of the mean ratio of times, in pairs of draws, and its range, where no run missed."""
+    pairs = [(one.times(target), other.times(target)) for one, other in zip(found, usual, strict=True)]
+    if any(one.missed or other.missed for one, other in pairs):
+        return NOTHING, NOTHING
+    ratios = np.array([one.mean / other.mean for one, other in pairs])
+    interval = interval_of_mean(np.log(ratios))
+    bounds = NOTHING if interval is None else f"{np.exp(interval[0]):.2f}–{np.exp(interval[1]):.2f}"
+    return bounds, f"{ratios.min():.2f}–{ratios.max():.2f}"
 
 
 def ranking(ranked: dict[str, list[Candidate]], target: Target) -> list[str]:
@@ -174,11 +207,11 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
         missed, runs = _missed(ranked[policy], target), sum(one.seconds.size for one in times)
         settings = ", ".join(f"{name} {value:g}" for name, value in chosen[policy].training.items())
         over = multiple(mean / usual, of_missed=missed > 0, to_missed=usual_missed > 0)
+        interval, spread = _ratios(ranked[policy], ranked[reference], target)
         rows.append([
             policy,
             f"{'> ' if missed else ''}{amount(mean)}",
-            _interval_of(ranked[policy], target),
-            "1" if policy == reference else over,
+            *(("1", NOTHING, NOTHING) if policy == reference else (over, interval, spread)),
             " ".join(f"{'>' if one.missed else ''}{amount(one.mean)}" for one in times),
             f"{missed} of {runs}",
             settings,
@@ -186,12 +219,13 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
     note = (
         f"Ranked by how many runs missed the target, then by time: the geometric mean over "
         f"{len(next(iter(ranked.values())))} draws of the data, pilots counted. Runs that missed it enter with the "
-        f"time that they trained, at most the time limit, and those that diverged with the limit. Settings were chosen "
-        f"on other draws and seeds."
+        f"time that they trained, at most the time limit, and those that diverged with the limit. Ratios are of "
+        f"draws in pairs: their 95 % interval and their range. Settings were chosen on other draws and seeds; of each "
+        f"policy's own options the defaults stand."
     )
     if granted := [policy for policy in order if policy in ORACLES]:
         note += f" Outside the ranking, with pilots taken for granted: {', '.join(granted)}."
-    headings = ["policy", "seconds", "95 % interval", f"to {reference}", "each draw", "missed", "settings"]
+    headings = ["policy", "seconds", f"to {reference}", "95 %", "range", "each draw", "missed", "settings"]
     return f"{note}\n\n" + markdown(headings, rows)
 
 

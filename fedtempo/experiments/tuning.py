@@ -1,5 +1,6 @@
 """Each policy at its own best step size and cohort size, chosen by one procedure on seeds that no comparison uses."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -38,10 +39,17 @@ class Candidate:
         (found,) = times_to(self.runs, target, among=among).values()
         return found.with_pilots()
 
-    def score(self, target: Target, among: Sequence[Run] = ()) -> tuple[int, int, float]:
-        """Return how bad it is: runs that missed the target, runs that diverged, then seconds."""
+    def score(self, target: Target, among: Sequence[Run] = ()) -> tuple[int, int, float, float]:
+        """Return how bad it is: runs that missed the target, runs that diverged, then seconds, then last losses."""
         times, diverged = self.times(target, among), sum(run.summary.get("end") == "diverged" for run in self.runs)
-        return times.missed, diverged, times.mean
+        # Where everyone misses the target, all have taken the same time.
+        losses = [_loss_of(run) for run in self.runs] if times.missed else []
+        return times.missed, diverged, times.mean, sum(losses)
+
+
+def _loss_of(run: Run) -> float:
+    loss = run.summary.get("loss")
+    return math.inf if loss is None or math.isnan(loss) else float(loss)
 
 
 def candidates(
@@ -111,6 +119,8 @@ def at_the_edge(found: Sequence[Candidate], target: Target) -> list[str]:
     said, everything = [], _runs_of(found)
     for policy, best in best_of(found, target).items():
         for name, value in best.training.items():
+            if name == "server_momentum":  # its edges are 0 and 1
+                continue
             own = [candidate for candidate in found if candidate.policy == policy]
             tried = sorted({candidate.training[name] for candidate in own})
             lowest = best.score(target, everything)

@@ -28,10 +28,10 @@ class LocalSteps:
     def best(self, usual: int) -> int:
         """Return E, given the number of steps that others run."""
         of = self.means
-        if not (of["lost"] > 0 and of["compute"] > 0):
+        if not of["reached"]:
             return max(usual, FEWEST)
-        coherence = (1 - self.server_momentum) * of["reached"] / of["lost"]
-        steps = math.sqrt(coherence * usual * of["upload"] / of["compute"])
+        gain, price = (1 - self.server_momentum) * of["reached"] * of["upload"], of["lost"] * of["compute"]
+        steps = math.sqrt(usual * gain / price) if price > 0 else math.inf
         return max(round(min(steps, MOST * usual)), FEWEST)
 
     def observe(self, report: RoundReport, total_bandwidth: float) -> None:

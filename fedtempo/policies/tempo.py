@@ -10,10 +10,11 @@ How many updates a step takes: one, more while part of the data was never heard,
 server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
 carry no more updates in the same time.
 
-Weights p_i/(K q_i) would make the aggregate unbiased; those of rare clients are cut at ``largest_factor`` p_i. What is
-cut off is not lost: the memory holds the whole new direction from the next step on. ``largest_factor = inf`` keeps the
-unbiased form, which is noisier and needs smaller steps. With ``memory = false`` the server remembers nothing, for
-models or fleets too large for it: weights are never cut then.
+Weights p_i/(K q_i) would make each step unbiased; they are cut at ``largest_factor`` p_i, in a large fleet nearly all
+of them, so that most of what is new enters with the next steps, of which the memory holds the whole direction: as in
+SAG, steps lag behind, and are far less noisy. ``largest_factor = inf`` keeps the unbiased form, which takes about a
+fifth longer (benchmarks/forms.md). With ``memory = false`` the server remembers nothing, for models or fleets too large
+for it: weights are never cut then.
 
 ``overlap = false`` plans synchronous rounds instead, for engines and fleets that have no asynchronous ones: inclusion
 probabilities π_i ∝ a_i/√c_i with c_i the seconds that a client adds to a round (theory/inclusion.py), from which the
@@ -55,7 +56,7 @@ COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload
 # q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
 CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 64
 LARGE_FLEET = 500  # clients, from which draws need not look at each
-MOST_AHEAD = 20  # of them, since old updates mislead
+MOST_AHEAD = 20  # of those who compute, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # Steps take more arrivals while the memory fails, and take back as slowly as the momentum forgets.
@@ -89,12 +90,17 @@ class Tempo:
         largest = chosen["largest_factor"]
         self.largest_factor = math.inf if largest == math.inf else check_positive("largest_factor", largest)
         if not self.server_memory:
+            if options["largest_factor"] not in (None, math.inf):
+                raise InputError(
+                    f"largest_factor must be left out without a server memory, which alone makes up for what is cut "
+                    f"off, got {largest!r}"
+                )
             self.largest_factor = math.inf
         self.floor = check_fraction("floor", chosen["floor"])
         self.signal_factor = check_positive("signal_factor", chosen["signal_factor"])
         self.cohort_size = setting.cohort_size
         self.forgetting = 1 - m  # by the server's momentum, a step
-        self.usual_arrivals = max(1.0, ARRIVALS / self.forgetting)
+        self.usual_arrivals = math.ceil(ARRIVALS / self.forgetting - ROUNDING)
         # A cohort is enough for other policies, unless it is small: they step anew, while a memory lags behind. With
         # momentum it takes as many more as for the usual step.
         most = max(self.cohort_size, SMALL_COHORT) / self.forgetting
@@ -198,7 +204,7 @@ class Tempo:
             return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
         unheard = max(1 - self.novelty.heard, 0.0)
         wanted = self.caution * self.usual_arrivals * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
-        return max(1, min(math.ceil(wanted - ROUNDING), len(self.fleet)))
+        return max(1, min(round(wanted), len(self.fleet)))
 
     def _solve(self, round_index: int, tau: Vector, t: Vector) -> Vector:
         """Return the q of the exact optimum for what is known now, with a floor in proportion to the data.
@@ -231,8 +237,9 @@ class Tempo:
                 np.sqrt(squares[there]), cost[there], self.fixed_cost, self.signal_factor * self.novelty.signal,
                 floor[there], self.theta,
             )  # fmt: skip
-            if pi.sum() < 1:
-                pi = inclusion_with_sum(pi, 1)
+            fewest = min(self._number_of_arrivals(), len(there))
+            if pi.sum() < fewest:
+                pi = inclusion_with_sum(pi, fewest)
             factors = np.minimum(1 / pi, self.largest_factor)
             self.expected_noise = float((squares[there] * pi * (1 - pi) * factors**2).sum())
         drawn = draw_systematically(pi, context.rng)
