@@ -32,7 +32,7 @@ class RoundContext:
     step_size: float  # η of the engine's schedule
     local_steps: int  # E of the engine's settings
     rng: np.random.Generator  # the policy's own stream for this round
-    available: npt.NDArray[np.bool_] | None = None  # who is there; None: everyone
+    available: npt.NDArray[np.bool_] | None = None  # who can start: somebody, unless all fly; None: everyone
     compute_time: Vector | None = None  # current or forecast τ, where the channel tells
     upload_time: Vector | None = None  # and t
     answers: Vector | None = None  # to the probe, if the policy asked for one

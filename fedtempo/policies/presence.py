@@ -14,7 +14,8 @@ class Presence:
     """The response probability ρ_i of each client, learned: that it is there, times that it answers if it is drawn.
 
     A client drawn from those who are there, with weight p/(K q ρ), adds p Δ to the aggregate in expectation, as if
-    it were always there. Both factors start at 1 and are (successes + 1)/(trials + 1).
+    it were always there. Who is in flight counts as absent, since it cannot be drawn. Both factors start at 1 and are
+    (successes + 1)/(trials + 1).
     """
 
     def __init__(self, size: int) -> None:
