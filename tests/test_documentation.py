@@ -104,3 +104,26 @@ def test_the_ratios_in_the_readme_are_those_of_the_reproduction():
     made = (ROOT / "docs/reproduction/setup2.md").read_text().splitlines()
     ratios = [line for line in shown if line in made]
     assert len(ratios) >= 3
+
+
+def seconds_of(page: Path) -> dict[str, float]:
+    """Return the time of each policy in a leaderboard, in order; of some, a bound."""
+    rows = [
+        line.split(" | ") for line in page.read_text().splitlines() if re.match(r"\| [a-z-]+ \| (> )?[\d,.]+ \|", line)
+    ]
+    return {row[0].strip("| "): float(row[1].strip("> ").replace(",", "")) for row in rows}
+
+
+def test_shares_of_tempos_time_are_those_of_the_leaderboards():
+    page = ROOT / "docs/tempo.md"
+    rows = re.findall(r"^\| \[.*?\]\((leaderboard/.*?)\) \| (.*) \|$", page.read_text(), re.MULTILINE)
+    assert len(rows) >= 7
+    for link, told in rows:
+        times = seconds_of(page.parent / link)
+        tempo, *others = (float(value.replace(",", "")) if value != "-" else None for value in told.split(" | "))
+        assert tempo == times["tempo"], link
+        rest = [times[name] for name in ("uniform", "weighted", "statistical") if name in times]
+        following = next(name for name in times if name != "tempo")
+        expected = [min(rest), times.get("proposed"), times.get("proposed-oracle"), times[following]]
+        assert others == [None if one is None else round(tempo / one, 2) for one in expected], link
+        assert next(iter(times)) == "tempo", "it is first"
