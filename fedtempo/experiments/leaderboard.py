@@ -246,6 +246,7 @@ def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str,
         axes.plot(each, [y] * len(each), "|", color=colour, markersize=8)
         axes.plot(_mean_of(ranked[policy], target), y, "o", color=colour, mfc="white" if bound else colour)
     axes.set_xscale("log")
+    axes.set_ylim(-0.6, len(order) - 0.4)
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
