@@ -141,7 +141,7 @@ def reproduce(
 
 def leaderboard(
     setups: Annotated[str, typer.Option(help="Which setups, separated by commas.")] = "setup1,setup2",
-    channels: Annotated[str, typer.Option(help="Kinds of channels: static, fading, absences, traces.")] = "static",
+    channels: Annotated[str, typer.Option(help="static, fading, fading-untold, absences, traces.")] = "static",
     policies: Annotated[str, typer.Option(help="Names, separated by commas.", show_default="all but full")] = "",
     regimes: Annotated[str, typer.Option(help="Server optimisers: plain, momentum.")] = "plain,momentum",
     seeds: Annotated[int, typer.Option(help="How many seeds, dealt out over the draws of the data.")] = 20,
@@ -169,3 +169,4 @@ def leaderboard(
             run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray),
         )  # fmt: skip
         print_markdown(path.read_text(encoding="utf-8"))
+        print(f"wrote {path} and {path.with_suffix('.png')}")

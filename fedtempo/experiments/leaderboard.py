@@ -31,7 +31,7 @@ OURS = "tempo"
 PRESET = "best"
 TUNING_DRAWS, TUNING_SEEDS = 2, 1
 MOMENTA = (0.5, 0.8, 0.9)
-CHANNELS = ("static", "fading", "absences", "traces")
+CHANNELS = ("static", "fading", "fading-untold", "absences", "traces")
 REGIMES = ("plain", "momentum")
 PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
 
@@ -80,8 +80,10 @@ def check_choices(
             raise InputError(f"{name} must name at least one of {', '.join(known)}, got none")
         for value in values:
             check_choice(name, value, known)
-    check_count("--seeds", seeds)
-    check_count("--draws", draws)
+        if len(set(values)) < len(values):
+            raise InputError(f"{name} must name each once, got {','.join(values)}")
+    if check_count("--seeds", seeds) < check_count("--draws", draws):
+        raise InputError(f"--seeds must be at least one for each draw, got {seeds} for {draws} draws")
     if "traces" in channels:
         _trace_files(traces)
 
@@ -134,6 +136,10 @@ def rank(
         + (" --traces FOLDER" if channel == "traces" else "")
     )
     data = next(iter(ranked.values()))[0].runs[0].header.get("data", "")
+    if channel == "traces":
+        data += f"; links: {', '.join(Path(file).name for file in _trace_files(traces))}"
+    if channel in ("fading", "traces"):
+        data += "; policies are told the times of a round before it"
     edges = "".join(f"\n- {said}" for said in at_the_edge(tried, target))
     with whole_file(path) as stream:
         stream.write(
@@ -148,8 +154,8 @@ def rank(
 def _world(channel: str, draw: int, traces: Path | None) -> dict[str, Any]:
     """Return a draw of data and times, and the channel, as a table to lie over a configuration."""
     world: dict[str, Any] = {"data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw}}
-    if channel == "fading":
-        world["channel"] |= {"kind": "fading"}
+    if channel.startswith("fading"):
+        world["channel"] |= {"kind": "fading", "told": channel == "fading"}
     elif channel == "absences":
         world["channel"] |= {"present_share": PRESENT_SHARE}
     elif channel == "traces":
@@ -236,7 +242,7 @@ def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str,
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     order = ranking(ranked, target)[::-1]
-    figure = Figure(figsize=(6.5, 0.9 + 0.26 * len(order)), layout="constrained")
+    figure = Figure(figsize=(6.5, 1.1 + 0.26 * len(order)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for y, policy in enumerate(order):

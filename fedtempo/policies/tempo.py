@@ -88,7 +88,7 @@ class Tempo:
         }
         chosen = {name: value if options[name] is None else options[name] for name, value in usual.items()}
         largest = chosen["largest_factor"]
-        self.largest_factor = math.inf if largest == math.inf else check_positive("largest_factor", largest)
+        self.largest_factor = largest if largest == math.inf else check_positive("largest_factor, unless inf,", largest)
         if not self.server_memory:
             if options["largest_factor"] not in (None, math.inf):
                 raise InputError(
