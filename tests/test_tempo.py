@@ -230,7 +230,7 @@ def test_server_momentum_brings_more_arrivals(data, times):
 
 
 @pytest.mark.parametrize(
-    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 5, 1), (0.5, 0.225, 10, 1.6), (0.8, 0.3, 25, 4)]
+    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 5, 1), (0.5, 0.225, 10, 2), (0.8, 0.3, 25, 4)]
 )
 def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, largest, arrivals):
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum))
