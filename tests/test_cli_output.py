@@ -100,7 +100,9 @@ def test_a_wrong_option_is_named(config, capsys, arguments, said):
 def test_a_channel_of_traces_needs_traces(capsys):
     pytest.importorskip("matplotlib")
     assert command("leaderboard", "--channels", "traces") == 2
-    assert "--traces must be a folder with .up or .csv files for the channel traces, got none" in capsys.readouterr().err
+    assert (
+        "--traces must be a folder with .up or .csv files for the channel traces, got none" in capsys.readouterr().err
+    )
 
 
 def test_help_and_error_say_what_can_be_reproduced(capsys):
