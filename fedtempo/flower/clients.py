@@ -130,7 +130,7 @@ class FlowerClients:
         for job in jobs:
             self._take(job, replies.get(job.client))
         self._refuse_absurd(jobs)
-        if needed := [float(job.numbers[HEAD_START]) for job in jobs if HEAD_START in job.numbers]:
+        if needed := [seconds for job in jobs if 0 <= (seconds := job.numbers.get(HEAD_START, -1)) <= self.deadline]:
             self.head_starts = [*self.head_starts, max(needed)][-ROUNDS_OF_HEAD_STARTS:]
         return self._outcome(plan, jobs)
 

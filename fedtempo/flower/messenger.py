@@ -30,8 +30,9 @@ class Reply:
     error: str | None = None
 
     def numbers(self) -> dict[str, Any]:
-        """Return all metrics that it holds."""
-        return {name: value for record in self.content.metric_records.values() for name, value in record.items()}
+        """Return all metrics that are single numbers; lists are none of ours."""
+        metrics = [item for record in self.content.metric_records.values() for item in record.items()]
+        return {name: value for name, value in metrics if not isinstance(value, list)}
 
 
 @dataclass(frozen=True, slots=True)
