@@ -15,6 +15,7 @@ from fedtempo.data.synthetic import synthetic_data
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan
 from fedtempo.policies.tempo import Tempo
 from fedtempo.simulator.api import assemble
@@ -241,25 +242,49 @@ def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, larges
 
 @pytest.mark.parametrize(("momentum", "most"), [(0.0, 6), (0.5, 12), (0.8, 30)])
 def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(momentum, most):
-    policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, cohort_size=6))
+    fleet = {"compute_time": 4.0}
+    policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, cohort_size=6, fleet=fleet))
     policy.novelty.heard = 1.0
     usual = policy._number_of_arrivals()
+    assert len(policy.plan(context()).start) == usual + 5, "five compute ahead"
+    policy.flying = 0
     policy.novelty.observe = lambda report, noise: None
-    policy.novelty.whole = 1.0
+    policy.novelty.whole[:] = 1.0
 
     def observe(surprise, steps):
-        policy.novelty.new_part = surprise
+        policy.novelty.new_part[:] = surprise
         plan = RoundPlan(members=[], weights=[])
         for _ in range(steps):
             policy.observe(report_of(plan, 0, 1.0))
 
     observe(1.5, 100)
     assert policy._number_of_arrivals() == most
+    assert len(policy.plan(context()).start) == most + 1
     raised = policy.caution
     observe(0.3, 1)
     assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
     observe(0.3, 1000)
     assert policy._number_of_arrivals() == usual
+
+
+def test_surprise_counts_each_client_by_its_data_however_seldom_it_tells():
+    """A client of half the data, slow and remembered badly, is not forgotten while others tell what is known."""
+    novelty = Novelty(np.array([0.5, 0.3, 0.2]), grows=True)
+
+    def tell(client, new, round_index):
+        plan = RoundPlan(members=[client], weights=[1.0])
+        novelty.observe(replace(report_of(plan, round_index, 1.0), residual_norm=np.array([new])), 0.0)
+
+    for round_index, client in enumerate((0, 1, 2)):
+        tell(client, 2.0, round_index)
+    assert novelty.surprise == 0.0, "at first all is new, which says nothing of the memory"
+    tell(0, 2.0, 3)
+    assert novelty.surprise == pytest.approx(4.0)
+    for round_index in range(4, 104):
+        tell(1 + round_index % 2, 0.0, round_index)
+    assert novelty.surprise == pytest.approx(0.5 * 4.0)
+    tell(0, 0.0, 104)
+    assert novelty.surprise == 0.0
 
 
 def test_surprise_does_not_depend_on_how_fast_the_step_size_shrinks(data):

@@ -30,7 +30,8 @@ class Novelty:
         self.first_total, self.first_count = 0.0, 0
         self.heard = 0.0  # share of the data whose clients have told
         self.signal = 0.0
-        self.new_part, self.whole = 0.0, 0.0  # running means of squared residuals and directions, of those heard before
+        # Of those who told twice at least, since at first all is new: squared norms of last residual and direction.
+        self.new_part, self.whole = np.zeros(size), np.zeros(size)
 
     @property
     def empty(self) -> bool:
@@ -46,8 +47,9 @@ class Novelty:
 
     @property
     def surprise(self) -> float:
-        """How much of a direction is new to the server on average: near 1, its memory is of no use."""
-        return self.new_part / self.whole if self.whole else 0.0
+        """How much of what clients told last was new, on average over the data: near 1, the memory is of no use."""
+        whole = float(self.share @ self.whole)
+        return float(self.share @ self.new_part) / whole if whole else 0.0
 
     def observe(self, report: RoundReport, noise: float) -> None:
         """Learn from those who told; ``noise`` is the expected squared norm of the sampling noise in the step."""
@@ -61,19 +63,15 @@ class Novelty:
         self.heard += float(self.share[members[first]].sum())
         self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
         self.square[members], self.told[members] = squares, report.round_index
-        weights = self.share[members] * ~first
-        if weights.any():
-            keep = SHARE_OF_THE_PAST ** int((~first).sum()) if self.whole else 0.0
-            self.new_part = keep * self.new_part + (1 - keep) * float(weights @ squares)
-            directions = (report.update_norm[came] / report.step_size[came]) ** 2
-            self.whole = keep * self.whole + (1 - keep) * float(weights @ directions)
+        self.new_part[members] = np.where(first, 0.0, squares)
+        self.whole[members] = np.where(first, 0.0, (report.update_norm[came] / report.step_size[came]) ** 2)
         total = report.direction_norm**2
         seen, past = max(total - noise, LEAST_SIGNAL * total), SHARE_OF_THE_PAST if self.signal else 0.0
         self.signal = past * self.signal + (1 - past) * seen
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""
-        arrays = {name: getattr(self, name).tolist() for name in ("square", "age", "told")}
+        arrays = {name: getattr(self, name).tolist() for name in ARRAYS}
         return arrays | {name: getattr(self, name) for name in NUMBERS}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -82,4 +80,5 @@ class Novelty:
             setattr(self, name, np.array(value) if isinstance(value, list) else value)
 
 
-NUMBERS = ("first_total", "first_count", "heard", "signal", "new_part", "whole")
+ARRAYS = ("square", "age", "told", "new_part", "whole")
+NUMBERS = ("first_total", "first_count", "heard", "signal")

@@ -59,7 +59,8 @@ LARGE_FLEET = 500  # clients, from which draws need not look at each
 MOST_AHEAD = 20  # of those who compute, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
-# Steps take more arrivals while the memory fails, and take back as slowly as the momentum forgets.
+# While the memory fails, steps take more arrivals and fewer clients compute ahead, whose updates would be old: in the
+# end nearly a synchronous round. Caution goes as slowly as the momentum forgets.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 SMALL_COHORT = 5
 ROUNDING = 1e-9
@@ -112,7 +113,7 @@ class Tempo:
         self.local_steps: int | None = None  # E, where it is chosen
         self.arrivals = 1  # K of the last step
         self.flying = 0
-        self.caution = 1.0  # times as many arrivals as usual
+        self.caution = 1.0  # times as many arrivals as usual, and as few who compute ahead
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
         self.expected_noise = 0.0
@@ -136,9 +137,10 @@ class Tempo:
         self.novelty.observe(report, self.expected_noise)
         if self.options["choose_local_steps"]:
             self.paths.observe(report, self.fleet.total_bandwidth)
-        surprise = self.novelty.surprise / GREATEST_SURPRISE
-        gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
-        self.caution = min(max(self.caution * surprise**gain, 1.0), self.most_caution)
+        if self.server_memory:
+            surprise = self.novelty.surprise / GREATEST_SURPRISE
+            gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
+            self.caution = min(max(self.caution * surprise**gain, 1.0), self.most_caution)
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""
@@ -173,7 +175,8 @@ class Tempo:
         if self.sampling_prob is None or self.age >= len(p) / CLIENTS_FOR_A_STEP or self.age >= MOST_STEPS_WITH_ONE_Q:
             self.sampling_prob = self._solve(context.round_index, *self._seconds(context))
             self.draws, self.age = None, 0
-        flight, idle = self.arrivals + self.ahead, len(p) if available is None else int(np.count_nonzero(available))
+        flight = self.arrivals + round(self.ahead / self.caution)
+        idle = len(p) if available is None else int(np.count_nonzero(available))
         free = min(max(flight - self.flying, 0 if self.flying else 1), idle)
         start, weights = np.empty(0, dtype=np.int64), np.empty(0)
         if free:
