@@ -102,6 +102,7 @@ class DrawsFromMany:
         """Find the likely ones, and sum up the others."""
         self.q, self.bound = sampling_prob, max(LIKELY, TIMES_THE_USUAL / len(sampling_prob))
         self.likely = np.flatnonzero(sampling_prob > self.bound)
+        self.all_ends = np.cumsum(sampling_prob)
         others = sampling_prob.copy()
         others[self.likely] = 0.0
         self.ends = np.cumsum(others)
@@ -111,9 +112,12 @@ class DrawsFromMany:
     ) -> tuple[Integers, Vector] | None:
         """Return who was drawn of those who are free, and their π; None if the pool is too small for that."""
         q, likely, pool = self.q, self.likely, float(self.ends[-1])
+        busy = q[:0] if free is None else q[np.flatnonzero(~free)]
+        if number == 1:  # nobody's π is above 1: in proportion to q, exactly
+            one = _draw_distinct(self.all_ends, 1, free, rng)
+            return None if one is None else (one, q[one] / (self.all_ends[-1] - busy.sum()))
         if free is not None:
             likely = likely[free[likely]]
-            busy = q[np.flatnonzero(~free)]
             pool -= float(busy[busy <= self.bound].sum())
         if pool <= 0:
             return None
@@ -124,22 +128,23 @@ class DrawsFromMany:
             return None
         chosen = draw_systematically(inclusion, rng)
         certain = chosen[chosen < len(likely)]
-        others = self._draw_from_the_pool(len(chosen) - len(certain), free, rng)
+        others = _draw_distinct(self.ends, len(chosen) - len(certain), free, rng)
         if others is None:
             return None
         return np.append(likely[certain], others), np.append(inclusion[certain], q[others] * share)
 
-    def _draw_from_the_pool(
-        self, number: int, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator
-    ) -> Integers | None:
-        found: set[int] = set()
-        for _ in range(TRIES * number):
-            if len(found) == number:
-                break
-            client = int(self.ends.searchsorted(rng.random() * self.ends[-1], side="right"))
-            if client < len(self.ends) and (free is None or free[client]):
-                found.add(client)
-        return np.array(sorted(found), dtype=np.int64) if len(found) == number else None
+
+def _draw_distinct(
+    ends: Vector, number: int, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator
+) -> Integers | None:
+    """Draw clients that are free one after another, in proportion to what the sums grow by; None if that takes long."""
+    found: set[int] = set()
+    for client in ends.searchsorted(rng.random(TRIES * number) * ends[-1], side="right").tolist():
+        if len(found) == number:
+            break
+        if client < len(ends) and (free is None or free[client]):
+            found.add(client)
+    return np.array(sorted(found), dtype=np.int64) if len(found) == number else None
 
 
 def marginal_round_times(compute_time: Vector, upload_time: Vector, members: Integers) -> tuple[Vector, float]:
