@@ -247,19 +247,17 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     policy.novelty.heard = 1.0
     usual = policy._number_of_arrivals()
     assert len(policy.plan(context()).start) == usual + 5, "five compute ahead"
-    policy.flying = 0
-    policy.novelty.observe = lambda report, noise: None
     policy.novelty.whole[:] = 1.0
 
     def observe(surprise, steps):
         policy.novelty.new_part[:] = surprise
-        plan = RoundPlan(members=[], weights=[])
         for _ in range(steps):
-            policy.observe(report_of(plan, 0, 1.0))
+            policy.flying = 0
+            plan = policy.plan(context())
+        return len(plan.start)
 
-    observe(1.5, 100)
+    assert observe(1.5, 100) == most + 1
     assert policy._number_of_arrivals() == most
-    assert len(policy.plan(context()).start) == most + 1
     raised = policy.caution
     observe(0.3, 1)
     assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))

@@ -137,10 +137,6 @@ class Tempo:
         self.novelty.observe(report, self.expected_noise)
         if self.options["choose_local_steps"]:
             self.paths.observe(report, self.fleet.total_bandwidth)
-        if self.server_memory:
-            surprise = self.novelty.surprise / GREATEST_SURPRISE
-            gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
-            self.caution = min(max(self.caution * surprise**gain, 1.0), self.most_caution)
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""
@@ -170,9 +166,12 @@ class Tempo:
     def _start_some(self, context: RoundContext) -> BufferedPlan:
         """Fill up the flight, and step after the next arrivals."""
         p, available = self.fleet.data_share, context.available
-        self.arrivals = self._number_of_arrivals()
         self.age += 1
-        if self.sampling_prob is None or self.age >= len(p) / CLIENTS_FOR_A_STEP or self.age >= MOST_STEPS_WITH_ONE_Q:
+        anew = self.age >= min(len(p) / CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q)
+        if anew:
+            self._take_care(self.age)
+        self.arrivals = self._number_of_arrivals()
+        if self.sampling_prob is None or anew:
             self.sampling_prob = self._solve(context.round_index, *self._seconds(context))
             self.draws, self.age = None, 0
         flight = self.arrivals + round(self.ahead / self.caution)
@@ -202,6 +201,13 @@ class Tempo:
         chosen = draw_systematically(inclusion, context.rng)
         return there[chosen], inclusion[chosen]
 
+    def _take_care(self, steps: int) -> None:
+        """Let caution follow how well the memory did in the last steps."""
+        if self.server_memory:
+            surprise = self.novelty.surprise / GREATEST_SURPRISE
+            gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
+            self.caution = min(max(self.caution * surprise ** (gain * steps), 1.0), self.most_caution)
+
     def _number_of_arrivals(self) -> int:
         if not self.server_memory:
             return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
@@ -227,6 +233,7 @@ class Tempo:
 
     def _plan_round(self, context: RoundContext) -> RoundPlan:
         """Plan a synchronous round of those who are there."""
+        self._take_care(1)
         tau, t = self._seconds(context)
         p, there = self.fleet.data_share, context.there(len(self.fleet))
         cost = t + tau / self.cohort_size if self.cost is None else self.cost
