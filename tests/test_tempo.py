@@ -14,6 +14,7 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan
@@ -244,7 +245,7 @@ def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, larges
 def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(momentum, most):
     fleet = {"compute_time": 4.0}
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, cohort_size=6, fleet=fleet))
-    policy.novelty.heard = 1.0
+    policy.novelty.heard, policy.follows_memory = 1.0, True
     usual = policy._number_of_arrivals()
     assert len(policy.plan(context()).start) == usual + 5, "five compute ahead"
     policy.novelty.whole[:] = 1.0
@@ -256,13 +257,61 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
             plan = policy.plan(context())
         return len(plan.start)
 
-    assert observe(1.5, 100) == most + 1
-    assert policy._number_of_arrivals() == most
+    observe(1.5, 5)
     raised = policy.caution
+    assert raised == pytest.approx(2.5**0.5)
     observe(0.3, 1)
     assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
-    observe(0.3, 1000)
+    assert observe(1.5, 100) == most + 1
+    assert policy._number_of_arrivals() == most
+    observe(0.3, 1)
     assert policy._number_of_arrivals() == usual
+
+
+def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the_greatest_caution_does_not_help():
+    policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
+
+    def step(surprise=None):
+        if surprise is not None:
+            policy.novelty.whole[:], policy.novelty.new_part[:] = 1.0, surprise
+        policy.flying = 0
+        return policy.plan(context())
+
+    plan = step()
+    assert not plan.follow_memory, "nobody told twice"
+    assert (plan.wait_for, plan.weights.tolist()) == (6, [1 / 6] * len(plan.start))
+    assert not step(1.0).follow_memory
+    assert step(0.7).follow_memory
+    followed = [step(1.5).follow_memory for _ in range(40)]
+    assert followed == sorted(followed, reverse=True), "once only does it give up"
+    assert 10 < sum(followed) < 30
+    assert not step(0.9).follow_memory
+    assert step(0.3).follow_memory
+
+
+@pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
+def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options):
+    policy = Tempo(setting(SHARE, options=options))
+    policy.novelty.whole[:], policy.novelty.new_part[:] = 1.0, 2.0
+    for _ in range(100):
+        policy.flying = 0
+        assert policy.plan(context()).follow_memory
+
+
+def test_a_memory_that_does_not_hold_costs_a_network_nothing():
+    """Directions that have nothing to do with those before: steps are those of a mean, however old the memory is."""
+    rng, share = np.random.default_rng(0), np.full(6, 1 / 6)
+    kept, without = Aggregator(share, memory=True), Aggregator(share)
+    model = np.zeros(5, dtype=np.float32)
+    for _ in range(10):
+        members = np.sort(rng.choice(6, 3, replace=False))
+        updates, weights = rng.standard_normal((3, 5)).astype(np.float32), np.full(3, 1 / 3)
+        step = kept.apply(model, members, updates, weights, 0.1, follow_memory=False)
+        expected = without.apply(model, members, updates, weights, 0.1)
+        np.testing.assert_allclose(step.model, expected.model, rtol=1e-5)
+        assert step.direction_norm == pytest.approx(expected.direction_norm)
+        model = step.model
+    assert set(kept.remembered) == set(range(6)), "it is kept up to date all the same"
 
 
 def test_surprise_counts_each_client_by_its_data_however_seldom_it_tells():
@@ -310,11 +359,17 @@ def test_surprise_does_not_depend_on_how_fast_the_step_size_shrinks(data):
 def test_weights_never_exceed_the_largest_factor(data, times, overlap, largest):
     options = {"largest_factor": largest, "overlap": overlap}
     channel = WithAbsences(StaticChannel(**times), present_share=0.4, seed=1)
+
+    class Following(Tempo):
+        """Tempo that follows its memory from the first step on."""
+
+        def plan(self, context):
+            self.follows_memory, self.caution = True, 1.0
+            return super().plan(context)
+
+    result = run(data, times, Following, options=options, channel=channel, rounds=60)
     factors = np.concatenate(
-        [
-            np.array(record["weights"]) / data.data_share[record["members"]]
-            for record in run(data, times, options=options, channel=channel, rounds=60).records
-        ]
+        [np.array(record["weights"]) / data.data_share[record["members"]] for record in result.records]
     )
     assert factors.max() <= largest * (1 + 1e-12)
     assert factors.max() == pytest.approx(largest), "the bound was reached"
@@ -325,7 +380,7 @@ class Drawing(Tempo):
 
     def __init__(self, given, q):
         super().__init__(given)
-        self.q, self.novelty.heard = q, 1.0
+        self.q, self.novelty.heard, self.follows_memory = q, 1.0, True
 
     def _solve(self, round_index, tau, t):
         super()._solve(round_index, tau, t)

@@ -129,6 +129,7 @@ class Loop:
             plan.weights_of(~failed),
             self.training.step_size_of(self.round_index),
             done.schedule[~failed],
+            follow_memory=chosen.follow_memory,
         )
         self.model, residual_norm = step.model, np.full(len(failed), np.nan)
         residual_norm[~failed] = step.residual_norm

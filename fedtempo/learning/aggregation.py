@@ -49,8 +49,13 @@ class Aggregator:
         weights: Vector,
         step_size: float,
         step_size_then: Vector | None = None,
+        *,
+        follow_memory: bool = True,
     ) -> Step:
-        """Return the next model, with the η of now, and of when each member started if that differs."""
+        """Return the next model, with the η of now, and of when each member started if that differs.
+
+        Where the memory is not followed, it is kept up to date, and d is what it would be without.
+        """
         then = np.full(len(members), step_size) if step_size_then is None else step_size_then
         scaled = (weights * (step_size / then)).astype(np.float32)
         aggregate = scaled @ updates if len(members) else np.zeros_like(model)
@@ -60,7 +65,8 @@ class Aggregator:
         direction = aggregate / np.float32(step_size)
         residuals: Parameters = updates / then.astype(np.float32)[:, np.newaxis]
         if self.memory:
-            direction, residuals = self._with_memory(members, residuals, weights)
+            remembered, residuals = self._with_memory(members, residuals, weights)
+            direction = remembered if follow_memory else direction
         step = direction
         if self.momentum:
             self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step

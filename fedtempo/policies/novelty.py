@@ -51,6 +51,11 @@ class Novelty:
         whole = float(self.share @ self.whole)
         return float(self.share @ self.new_part) / whole if whole else 0.0
 
+    @property
+    def told_again(self) -> bool:
+        """Whether anybody has told twice, so that there is something to be surprised by."""
+        return bool(self.whole.any())
+
     def observe(self, report: RoundReport, noise: float) -> None:
         """Learn from those who told; ``noise`` is the expected squared norm of the sampling noise in the step."""
         came = ~report.failed

@@ -79,6 +79,7 @@ class RoundPlan:
     deadline: float | None = None  # seconds after which the round ends without those who are late
     evaluate: bool = False  # the policy needs the loss after this round
     phase: str = "train"  # "train", or the name of a pilot, whose time is reported apart
+    follow_memory: bool = True  # of the server, where it has one; False: it is only kept up to date
     note: Mapping[str, Any] | None = None  # goes into the records
 
     def __post_init__(self) -> None:
@@ -116,6 +117,7 @@ class BufferedPlan:
     wait_for: int  # arrivals that end the round
     local_steps: int | Integers | None = None  # of those who start; None: the engine's E
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
+    follow_memory: bool = True  # as in a RoundPlan
     note: Mapping[str, Any] | None = None  # goes into the records
 
     def __post_init__(self) -> None:

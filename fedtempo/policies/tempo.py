@@ -60,9 +60,11 @@ MOST_AHEAD = 20  # of those who compute, since old updates mislead
 SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # While the memory fails, steps take more arrivals and fewer clients compute ahead, whose updates would be old: in the
-# end nearly a synchronous round. Caution goes as slowly as the momentum forgets.
+# end nearly a synchronous round. Caution goes as slowly as the momentum forgets. Where the greatest caution does not
+# help, the memory is not followed any more, until it would have done well again.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
-SMALL_COHORT = 5
+SURPRISE_TO_FOLLOW = 0.8  # below which a memory that is not followed would do well
+SMALL_COHORT = 4
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -114,6 +116,8 @@ class Tempo:
         self.arrivals = 1  # K of the last step
         self.flying = 0
         self.caution = 1.0  # times as many arrivals as usual, and as few who compute ahead
+        # What was never tried is not followed: a step is the mean of those who arrive. Unbiased steps need no trust.
+        self.follows_memory = self.largest_factor == math.inf
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
         self.expected_noise = 0.0
@@ -174,19 +178,21 @@ class Tempo:
         if self.sampling_prob is None or anew:
             self.sampling_prob = self._solve(context.round_index, *self._seconds(context))
             self.draws, self.age = None, 0
-        flight = self.arrivals + round(self.ahead / self.caution)
+        flight = self.arrivals + round(self.ahead / self._care())
         idle = len(p) if available is None else int(np.count_nonzero(available))
         free = min(max(flight - self.flying, 0 if self.flying else 1), idle)
         start, weights = np.empty(0, dtype=np.int64), np.empty(0)
         if free:
             start, inclusion = self._draw(self.sampling_prob, free, context)
             landing = min(self.arrivals, self.flying + free)
-            factor = free / (landing * inclusion * self.presence.response(start))
-            weights = p[start] * np.minimum(factor, self.largest_factor)
+            weights = np.full(len(start), 1 / landing)
+            if self.follows_memory:
+                factor = free / (landing * inclusion * self.presence.response(start))
+                weights = p[start] * np.minimum(factor, self.largest_factor)
         self.flying += len(start)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
-            local_steps=self.local_steps, note=self.presence.note(context, p),
+            local_steps=self.local_steps, follow_memory=self.follows_memory, note=self.presence.note(context, p),
         )  # fmt: skip
 
     def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
@@ -203,17 +209,28 @@ class Tempo:
 
     def _take_care(self, steps: int) -> None:
         """Let caution follow how well the memory did in the last steps."""
-        if self.server_memory:
-            surprise = self.novelty.surprise / GREATEST_SURPRISE
-            gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
-            self.caution = min(max(self.caution * surprise ** (gain * steps), 1.0), self.most_caution)
+        if not (self.server_memory and self.novelty.told_again):
+            return
+        surprise = self.novelty.surprise
+        if not self.follows_memory:
+            if surprise < SURPRISE_TO_FOLLOW:
+                self.follows_memory, self.caution = True, 1.0
+            return
+        surprise /= GREATEST_SURPRISE
+        gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
+        self.caution = min(max(self.caution * surprise ** (gain * steps), 1.0), self.most_caution)
+        self.follows_memory = self.caution < self.most_caution or self.largest_factor == math.inf
+
+    def _care(self) -> float:
+        return self.caution if self.follows_memory else self.most_caution
 
     def _number_of_arrivals(self) -> int:
         if not self.server_memory:
             return min(self.cohort_size, len(self.fleet))  # nothing but a larger cohort makes a step less noisy
         unheard = max(1 - self.novelty.heard, 0.0)
-        wanted = self.caution * self.usual_arrivals * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
-        return max(1, min(round(wanted), len(self.fleet)))
+        wanted = self._care() * (1 + ARRIVALS_FOR_THE_UNHEARD * unheard)
+        most = max(self.most_caution, 1 + ARRIVALS_FOR_THE_UNHEARD)
+        return max(1, min(round(self.usual_arrivals * min(wanted, most)), len(self.fleet)))
 
     def _solve(self, round_index: int, tau: Vector, t: Vector) -> Vector:
         """Return the q of the exact optimum for what is known now, with a floor in proportion to the data.
@@ -223,7 +240,8 @@ class Tempo:
         p = q = self.fleet.data_share
         if not self.novelty.empty:
             squares = p**2 * self.novelty.squares(round_index)
-            strength = self.signal_factor * self.arrivals * self.novelty.signal
+            # The signal of a mean is mostly noise: C = 0, the limit where noise is all that counts.
+            strength = self.signal_factor * self.arrivals * self.novelty.signal if self.follows_memory else 0.0
             q = (1 - self.floor) * minimise_time(np.sqrt(squares), t.copy(), strength) + self.floor * p
             factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
             self.expected_noise = float(((squares * q) @ factors**2) * self.arrivals)
@@ -237,9 +255,9 @@ class Tempo:
         tau, t = self._seconds(context)
         p, there = self.fleet.data_share, context.there(len(self.fleet))
         cost = t + tau / self.cohort_size if self.cost is None else self.cost
-        if self.novelty.empty:
+        if self.novelty.empty or not self.follows_memory:
             rate = p / np.sqrt(cost)
-            pi = inclusion_with_sum(rate[there], min(self.cohort_size, len(there)))
+            pi = inclusion_with_sum(rate[there], min(max(self.cohort_size, SMALL_COHORT), len(there)))
         else:
             squares = p**2 * self.novelty.squares(context.round_index)
             floor = np.minimum(ROUND_FLOOR * self.floor * len(p) * p, 1.0)
@@ -254,11 +272,13 @@ class Tempo:
             self.expected_noise = float((squares[there] * pi * (1 - pi) * factors**2).sum())
         drawn = draw_systematically(pi, context.rng)
         members = there[drawn]
-        factors = np.minimum(1 / (pi[drawn] * self.presence.response(members)), self.largest_factor)
+        weights = np.full(len(members), 1 / max(len(members), 1))
+        if self.follows_memory:
+            weights = p[members] * np.minimum(1 / (pi[drawn] * self.presence.response(members)), self.largest_factor)
         self._learn_costs(tau, t, members)
         self.flying += len(members)
         return RoundPlan(
-            members=members, weights=p[members] * factors, local_steps=self.local_steps,
+            members=members, weights=weights, local_steps=self.local_steps, follow_memory=self.follows_memory,
             note=self.presence.note(context, p),
         )  # fmt: skip
 
@@ -274,4 +294,7 @@ class Tempo:
 
 LEARNERS = ("presence", "times", "novelty", "paths")
 ARRAYS = ("cost", "sampling_prob")
-STATE = ("local_steps", "age", "ahead", "arrivals", "caution", "flying", "theta", "fixed_cost", "expected_noise")
+STATE = (
+    "local_steps", "age", "ahead", "arrivals", "caution", "flying", "follows_memory", "theta", "fixed_cost",
+    "expected_noise",
+)  # fmt: skip
