@@ -264,7 +264,7 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
     assert observe(1.5, 100) == most + 1
     assert policy._number_of_arrivals() == most
-    observe(0.3, 1)
+    observe(0.3, 1000)
     assert policy._number_of_arrivals() == usual
 
 
@@ -279,7 +279,7 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
 
     plan = step()
     assert not plan.follow_memory, "nobody told twice"
-    assert (plan.wait_for, plan.weights.tolist()) == (6, [1 / 6] * len(plan.start))
+    assert (plan.wait_for, plan.weights.tolist()) == (6, pytest.approx([1 / 6] * len(plan.start)))
     assert not step(1.0).follow_memory
     assert step(0.7).follow_memory
     followed = [step(1.5).follow_memory for _ in range(40)]

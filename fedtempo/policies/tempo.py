@@ -6,6 +6,9 @@ optimum of P3 (theory/optimum.py), solved anew as training goes: a_i = p_i ‖re
 proportion to the signal ‖d‖². It does not wait for a cohort: the server steps as soon as a few updates have arrived,
 while others compute and upload, so that the link is never idle and computing takes no time of its own.
 
+That takes a memory that holds. Where it was not seen to hold yet, and where it fails for good, as with networks whose
+directions turn within a few steps, a step is the mean of a cohort of arrivals, with weights p/π over their sum.
+
 How many updates a step takes: one, more while part of the data was never heard, and 1/(1 - m) times as many with
 server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
 carry no more updates in the same time.
@@ -185,10 +188,11 @@ class Tempo:
         if free:
             start, inclusion = self._draw(self.sampling_prob, free, context)
             landing = min(self.arrivals, self.flying + free)
-            weights = np.full(len(start), 1 / landing)
+            weights = p[start] / (inclusion * self.presence.response(start))
             if self.follows_memory:
-                factor = free / (landing * inclusion * self.presence.response(start))
-                weights = p[start] * np.minimum(factor, self.largest_factor)
+                weights = np.minimum(weights * (free / landing), p[start] * self.largest_factor)
+            else:
+                weights *= len(start) / (landing * weights.sum())
         self.flying += len(start)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
@@ -212,14 +216,12 @@ class Tempo:
         if not (self.server_memory and self.novelty.told_again):
             return
         surprise = self.novelty.surprise
-        if not self.follows_memory:
-            if surprise < SURPRISE_TO_FOLLOW:
-                self.follows_memory, self.caution = True, 1.0
-            return
-        surprise /= GREATEST_SURPRISE
-        gain = CAUTION_GAIN * (1.0 if surprise > 1 else self.forgetting)
-        self.caution = min(max(self.caution * surprise ** (gain * steps), 1.0), self.most_caution)
-        self.follows_memory = self.caution < self.most_caution or self.largest_factor == math.inf
+        gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
+        caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
+        self.caution = min(max(caution, 1.0), self.most_caution)
+        if self.largest_factor < math.inf:
+            holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW
+            self.follows_memory = holds and self.caution < self.most_caution
 
     def _care(self) -> float:
         return self.caution if self.follows_memory else self.most_caution
@@ -272,9 +274,10 @@ class Tempo:
             self.expected_noise = float((squares[there] * pi * (1 - pi) * factors**2).sum())
         drawn = draw_systematically(pi, context.rng)
         members = there[drawn]
-        weights = np.full(len(members), 1 / max(len(members), 1))
-        if self.follows_memory:
-            weights = p[members] * np.minimum(1 / (pi[drawn] * self.presence.response(members)), self.largest_factor)
+        weights = p[members] / (pi[drawn] * self.presence.response(members))
+        weights = (
+            np.minimum(weights, p[members] * self.largest_factor) if self.follows_memory else weights / weights.sum()
+        )
         self._learn_costs(tau, t, members)
         self.flying += len(members)
         return RoundPlan(
