@@ -1,6 +1,8 @@
 """The leaderboard: one procedure for all policies, on small data."""
 
+import functools
 import shutil
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,9 @@ from fedtempo.checks import InputError
 from fedtempo.cli import app
 from fedtempo.experiments import leaderboard
 from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.grid import has_ended, run_grid
 from fedtempo.experiments.leaderboard import GRIDS, SetupGrid, rank
+from fedtempo.experiments.results import read_run
 from fedtempo.experiments.toml import merged
 from fedtempo.experiments.tuning import Candidate, best_of
 
@@ -73,14 +77,34 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         assert all("of 4" in line[6] for line in lines)
         assert "--seeds 4 --draws 2 --policies tempo,weighted,fedbuff`. Data: " in table
         assert (small / "out" / f"setup2-{channel}-{regime}.png").stat().st_size > 5000
-    tuned = [path.name for path in (small / "records").rglob("*-seed1000-*")]
-    assert len(tuned) == 3 * 2 * 4 * len(regimes)  # policies × draws × settings
+    tuned = Counter(limit_of(path) for path in (small / "records").rglob("*-seed1000-*"))
+    assert tuned[12.5] == 3 * 2 * 4 * len(regimes)  # policies × draws × settings
+    assert list(tuned.values()) == sorted(tuned.values(), reverse=True), "fewer policies have to try for longer"
+
+
+def limit_of(folder):
+    return read_run(folder / "records.jsonl").header["config"]["stop"]["max_time"]
+
+
+def test_settings_are_tried_for_no_longer_than_one_takes_to_the_target(small, monkeypatch):
+    monkeypatch.setitem(GRIDS, "setup2", SetupGrid((0.01, 0.03), (2, 3), (0.005,), (2,), 60.0))
+    folders = {"configs": small, "records": small / "records", "output": small / "out", "traces": None}
+    run = functools.partial(run_grid, processes=1)
+    rank("setup2", "static", "plain", ["weighted"], seeds=1, draws=1, run_grid=run, **folders)
+    reached = defaultdict(list)  # of each limit and setting, in each draw
+    for folder in (small / "records").rglob("*-seed1000-*"):
+        own = read_run(folder / "records.jsonl")
+        training = own.header["config"]["policy"]["weighted"]["training"]
+        reached[limit_of(folder), *training.values()].append(own.summary["end"] == "target")
+    *shorter, last = sorted({limit for limit, *_ in reached})
+    assert shorter, "the shortest limit was too short for each"
+    assert not any(all(ends) for (limit, *_), ends in reached.items() if limit in shorter)
+    assert last < 60
+    assert any(all(ends) for (limit, *_), ends in reached.items() if limit == last)
 
 
 def test_what_has_run_is_not_run_again(small):
     def run(grid):
-        from fedtempo.experiments.grid import has_ended, run_grid
-
         started.extend(job for job in grid if not has_ended(job))
         run_grid(grid, processes=1)
 

@@ -1,6 +1,8 @@
 """The loop: exactly reproducible, resumable, honest about time, and open to policies of every kind."""
 
 import ast
+import itertools
+import math
 import os
 import subprocess
 import sys
@@ -205,6 +207,16 @@ def test_the_loss_is_evaluated_when_asked(data, times):
     seconds, losses = result.series("loss")
     assert len(seconds) == len(losses) == 3
     assert result.summary["loss"] == losses[-1], "the last round is always evaluated"
+
+
+def test_the_loss_is_evaluated_whenever_the_time_has_grown(data, times):
+    every, grown = run(data, times, rounds=60), run(data, times, rounds=60, evaluate_growth=0.1)
+    seconds, losses = grown.series("loss")
+    assert set(zip(seconds, losses, strict=True)) < set(zip(*every.series("loss"), strict=True)), "nothing else changes"
+    assert seconds[0] == every.records[0]["time"], "the first round is looked at"
+    longest = max(record["round_time"] for record in every.records)
+    assert all(later <= 1.1 * earlier + longest for earlier, later in itertools.pairwise(seconds))
+    assert len(seconds) <= 3 + math.log(seconds[-1] / seconds[0]) / math.log(1.1)
 
 
 def test_a_diverging_run_names_the_round(data, times):

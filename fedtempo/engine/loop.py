@@ -134,7 +134,7 @@ class Loop:
         self.model, residual_norm = step.model, np.full(len(failed), np.nan)
         residual_norm[~failed] = step.residual_norm
         self._advance(plan, done.seconds)
-        evaluation = self._evaluate(plan)
+        evaluation = self._evaluate(plan, done.seconds)
         report = RoundReport(
             plan=plan,
             round_index=self.round_index - 1,
@@ -242,8 +242,8 @@ class Loop:
             self.pilot_rounds += 1
             self.pilot_time += seconds
 
-    def _evaluate(self, plan: RoundPlan) -> Evaluation | None:
-        due = self.round_index % self.training.evaluate_every == 0
+    def _evaluate(self, plan: RoundPlan, seconds: float) -> Evaluation | None:
+        due = self.training.looks_after(self.round_index, self.time - seconds, self.time)
         if not (due or plan.evaluate or self._limit_reached() is not None):
             return None
         self.last = self.clients.evaluate(self.model)

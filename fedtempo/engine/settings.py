@@ -1,5 +1,6 @@
 """How a simulated run trains and when it ends."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -26,6 +27,7 @@ class TrainingSettings:
     link: LinkMode = "paper"
     duplicates: Duplicates = "paper"
     evaluate_every: int = 1  # rounds
+    evaluate_growth: float = 0.0  # instead, if positive: whenever the time has grown by this share
 
     def __post_init__(self) -> None:
         """Check each setting."""
@@ -33,6 +35,7 @@ class TrainingSettings:
             check_count(name, getattr(self, name))
         check_positive("step_size", self.step_size)
         check_nonnegative("weight_decay", self.weight_decay)
+        check_nonnegative("evaluate_growth", self.evaluate_growth)
         if check_fraction("server_momentum", self.server_momentum) == 1:
             raise InputError("server_momentum must be below 1, got 1; old steps would never fade")
         check_choice("schedule", self.schedule, SCHEDULES)
@@ -42,6 +45,16 @@ class TrainingSettings:
     def step_size_of(self, round_index: int) -> float:
         """Return η of a round."""
         return self.step_size / (1 + round_index) if self.schedule == "inverse" else self.step_size
+
+    def looks_after(self, rounds: int, start: float, end: float) -> bool:
+        """Tell whether the loss is evaluated after so many rounds, of which the last went from start to end."""
+        if not self.evaluate_growth:
+            return rounds % self.evaluate_every == 0
+        # Moments (1 + growth)^n: a round that ends after one that it began before.
+        return start <= 0 or math.floor(self._moment(end)) > math.floor(self._moment(start))
+
+    def _moment(self, time: float) -> float:
+        return math.log(time) / math.log1p(self.evaluate_growth)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

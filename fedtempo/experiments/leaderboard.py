@@ -2,7 +2,8 @@
 
 One procedure for all: every policy tries the same grid of step sizes and cohort sizes, where momentum is allowed of
 momenta too (none is one of them), on draws of the data and seeds that the ranking does not use; what missed the target
-least often, then took least time, is run on the draws and seeds of the ranking. The ranking goes by the same two:
+least often, then took least time, is run on the draws and seeds of the ranking. A policy's settings have a short time
+at first, and longer ones only until one of them reached the target in each run. The ranking goes by the same two:
 missed runs, then time.
 """
 
@@ -29,10 +30,13 @@ DEFAULT_POLICIES = (
 )  # fmt: skip
 OURS = "tempo"
 PRESET = "best"
-TUNING_DRAWS, TUNING_SEEDS = 2, 1
+TUNING_DRAWS, TUNING_SEEDS = (FIRST_SEED, FIRST_SEED + 1), (FIRST_SEED,)
+TUNING_LIMITS = (1 / 16, 1 / 4, 1)  # of the time limit
 MOMENTA = (0.5, 0.8, 0.9)
 CHANNELS = ("static", "fading", "fading-untold", "absences", "traces")
 REGIMES = ("plain", "momentum")
+# In time, not in rounds: looked at after every few rounds, long rounds would find the target later than short ones.
+LOOKS_APART = 0.01  # times the time so far
 PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
 
 
@@ -88,6 +92,78 @@ def check_choices(
         _trace_files(traces)
 
 
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """One setup on one kind of channel: which runs there are."""
+
+    setup: str
+    channel: str
+    config: Path
+    target: Target
+    traces: Path | None
+    records: Path
+
+    @property
+    def grid(self) -> SetupGrid:
+        """What is tried."""
+        return GRIDS[self.setup]
+
+    def among(
+        self,
+        policies: Sequence[str],
+        choices: dict[str, Sequence[float]],
+        *,
+        part: float = 1.0,
+        draws: Sequence[int],
+        seeds: Sequence[int],
+    ) -> list[Candidate]:
+        """Return policies under choices of settings, for a part of the time limit."""
+        stop = {"target_loss": self.target.loss, "max_time": part * self.grid.time_limit}
+        worlds = [_world(self.channel, draw, self.traces) for draw in draws]
+        root = self.records / self.setup / self.channel
+        return candidates(
+            self.config, PRESET, policies, choices=choices, seeds=seeds, stop=stop, root=root, worlds=worlds
+        )
+
+    def tune(
+        self, policies: Sequence[str], regime: str, run_grid: Callable[[list[Job]], object]
+    ) -> tuple[dict[str, Candidate], list[str]]:
+        """Return the best settings of each policy, and what is to say about them."""
+        chosen: dict[str, Candidate] = {}
+        edges: list[str] = []
+        for part in TUNING_LIMITS:
+            if not (left := [policy for policy in policies if policy not in chosen]):
+                break
+            tried = [
+                candidate
+                for choices in self.grid.choices(regime)
+                for candidate in self.among(left, choices, part=part, draws=TUNING_DRAWS, seeds=TUNING_SEEDS)
+            ]
+            run_grid([job for candidate in tried for job in candidate.jobs])
+            best = best_of(tried, self.target)
+            done = {policy: one for policy, one in best.items() if part == 1 or not one.times(self.target).missed}
+            chosen |= done
+            edges += at_the_edge([candidate for candidate in tried if candidate.policy in done], self.target)
+        return {policy: chosen[policy] for policy in policies}, edges
+
+    def said(self, regime: str, policies: Sequence[str], *, seeds: int, draws: int) -> str:
+        """Return the command that ranks them."""
+        return (
+            f"fedtempo leaderboard --setups {self.setup} --channels {self.channel} --regimes {regime} --seeds {seeds} "
+            f"--draws {draws}"
+            + (f" --policies {','.join(policies)}" if tuple(policies) != DEFAULT_POLICIES else "")
+            + (" --traces FOLDER" if self.channel == "traces" else "")
+        )
+
+    def world_said(self, data: str) -> str:
+        """Return what the runs trained on, in words."""
+        if self.channel == "traces":
+            data += f"; links: {', '.join(Path(file).name for file in _trace_files(self.traces))}"
+        if self.channel in ("fading", "traces"):
+            data += "; policies are told the times of a round before it"
+        return data
+
+
 def rank(
     setup: str,
     channel: str,
@@ -104,49 +180,30 @@ def rank(
 ) -> Path:
     """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table."""
     check_choices([setup], [channel], [regime], seeds=seeds, draws=draws, traces=traces)
-    grid, config = GRIDS[setup], configs / f"{setup}.toml"
+    config = configs / f"{setup}.toml"
     target = Target(loss=read_experiment(config, PRESET)[0].stop.target_loss)
-    common = {"stop": {"target_loss": target.loss, "max_time": grid.time_limit}, "root": records / setup / channel}
-
-    def among(choices: dict[str, Sequence[float]], names: Sequence[str], **worlds: Any) -> list[Candidate]:  # noqa: ANN401
-        return candidates(config, PRESET, names, choices=choices, **common, **worlds)  # type: ignore[arg-type]
-
-    tuning = [_world(channel, FIRST_SEED + draw, traces) for draw in range(TUNING_DRAWS)]
-    tried = [
-        candidate
-        for choices in grid.choices(regime)
-        for candidate in among(choices, policies, seeds=range(FIRST_SEED, FIRST_SEED + TUNING_SEEDS), worlds=tuning)
-    ]
-    run_grid([job for candidate in tried for job in candidate.jobs])
-    chosen = best_of(tried, target)
+    contest = Contest(setup, channel, config, target, traces, records)
+    chosen, edges = contest.tune(policies, regime, run_grid)
     ranked: dict[str, list[Candidate]] = {}  # of each policy, one for each draw
     for policy, best in chosen.items():
         fixed: dict[str, Sequence[float]] = {name: [value] for name, value in best.training.items()}
         ranked[policy] = [
-            among(fixed, [policy], seeds=range(draw, seeds, draws), worlds=[_world(channel, draw, traces)])[0]
-            for draw in range(min(draws, seeds))
+            contest.among([policy], fixed, draws=[draw], seeds=range(draw, seeds, draws))[0] for draw in range(draws)
         ]
     run_grid([job for found in ranked.values() for one in found for job in one.jobs])
     title = f"{setup}, {channel}, {regime}: seconds to {target}"
     output.mkdir(parents=True, exist_ok=True)
     path = output / f"{setup}-{channel}-{regime}.md"
-    command = (
-        f"fedtempo leaderboard --setups {setup} --channels {channel} --regimes {regime} --seeds {seeds} --draws {draws}"
-        + (f" --policies {','.join(policies)}" if tuple(policies) != DEFAULT_POLICIES else "")
-        + (" --traces FOLDER" if channel == "traces" else "")
-    )
-    data = next(iter(ranked.values()))[0].runs[0].header.get("data", "")
-    if channel == "traces":
-        data += f"; links: {', '.join(Path(file).name for file in _trace_files(traces))}"
-    if channel in ("fading", "traces"):
-        data += "; policies are told the times of a round before it"
-    edges = "".join(f"\n- {said}" for said in at_the_edge(tried, target))
+    made_by = contest.said(regime, policies, seeds=seeds, draws=draws)
+    data = contest.world_said(next(iter(ranked.values()))[0].runs[0].header.get("data", ""))
+    lines = [
+        f"# {title}", f"Made by `{made_by}`. Data: {data}.", f"![Ranking]({path.stem}.png)",
+        ranking_table(ranked, chosen, target),
+    ]  # fmt: skip
+    if edges:
+        lines += ["Settings at the edge of what was tried:", "\n".join(f"- {said}" for said in edges)]
     with whole_file(path) as stream:
-        stream.write(
-            f"# {title}\n\nMade by `{command}`. Data: {data}.\n\n![Ranking]({path.stem}.png)\n\n"
-            f"{ranking_table(ranked, chosen, target)}\n"
-            + (f"\nSettings at the edge of what was tried:\n{edges}\n" if edges else "")
-        )
+        stream.write("\n\n".join(lines) + "\n")
     draw_ranking(ranked, target, title, path.with_suffix(".png"))
     return path
 
@@ -154,8 +211,7 @@ def rank(
 def _world(channel: str, draw: int, traces: Path | None) -> dict[str, Any]:
     """Return a draw of data and times, and the channel, as a table to lie over a configuration."""
     world: dict[str, Any] = {"data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw}}
-    # Every round is looked at: with fewer looks, long rounds would find the target later than short ones.
-    world["training"] = {"evaluate_every": 1}
+    world["training"] = {"evaluate_growth": LOOKS_APART}
     if channel.startswith("fading"):
         world["channel"] |= {"kind": "fading", "told": channel == "fading"}
     elif channel == "absences":

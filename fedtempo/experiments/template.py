@@ -41,6 +41,7 @@ schedule = "inverse" # step_size/(1 + round), or "constant"
 link = "shared" # "paper": all finish together; "equal": equal shares; "shared": whoever is ready
 duplicates = "physical" # a client drawn twice uploads once; "paper" counts it twice
 evaluate_every = 1 # rounds
+# evaluate_growth = 0.01 # instead: whenever the time has grown by this share, however long a policy's rounds are
 # weight_decay = 0.0
 # server_momentum = 0.0
 

@@ -59,7 +59,7 @@ def candidates(
     *,
     choices: Mapping[str, Sequence[float]],
     seeds: Sequence[int],
-    stop: dict[str, float],
+    stop: Mapping[str, float | None],
     root: Path,
     worlds: Sequence[Mapping[str, Any]] = ({},),
 ) -> list[Candidate]:

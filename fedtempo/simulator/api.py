@@ -70,9 +70,9 @@ def simulate(
     ``model``: "softmax", "lenet5", a function that returns a ``torch.nn.Module``, or a ``Trainer``. ``policy``: a name,
     a function from fleet to q, a class that takes a ``PolicySetting``, or a policy. ``training``: ``cohort_size``, and
     where they differ from the defaults ``local_steps``, ``batch_size``, ``step_size``, ``schedule``, ``weight_decay``,
-    ``server_momentum``, ``server_memory``, ``link``, ``duplicates``, ``evaluate_every``. Times are the nominal ones,
-    which policies plan with; a ``channel`` may have its own, and gives them where they are left out. Diverging training
-    raises ``DivergedError`` with the records until then.
+    ``server_momentum``, ``server_memory``, ``link``, ``duplicates``, ``evaluate_every``,
+    ``evaluate_growth``. Times are the nominal ones, which policies plan with; a ``channel`` may have its own, and gives
+    them where they are left out. Diverging training raises ``DivergedError`` with the records until then.
     """
     _check_arguments(data, seed, training)
     if channel is not None:
