@@ -94,8 +94,8 @@ def test_settings_are_tried_for_no_longer_than_one_takes_to_the_target(small, mo
     reached = defaultdict(list)  # of each limit and setting, in each draw
     for folder in (small / "records").rglob("*-seed1000-*"):
         own = read_run(folder / "records.jsonl")
-        training = own.header["config"]["policy"]["weighted"]["training"]
-        reached[limit_of(folder), *training.values()].append(own.summary["end"] == "target")
+        training, limit = own.header["config"]["policy"]["weighted"]["training"], limit_of(folder)
+        reached[limit, *training.values()].append((own.summary["time_to_loss"] or np.inf) <= limit)
     *shorter, last = sorted({limit for limit, *_ in reached})
     assert shorter, "the shortest limit was too short for each"
     assert not any(all(ends) for (limit, *_), ends in reached.items() if limit in shorter)
