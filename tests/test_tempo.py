@@ -248,7 +248,7 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     policy.novelty.heard, policy.follows_memory = 1.0, True
     usual = policy._number_of_arrivals()
     assert len(policy.plan(context()).start) == usual + 5, "five compute ahead"
-    policy.novelty.whole[:] = 1.0
+    policy.novelty.whole[:], policy.novelty.before[:] = 1.0, 1.0
 
     def observe(surprise, steps):
         policy.novelty.new_part[:] = surprise
@@ -273,7 +273,7 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
 
     def step(surprise=None):
         if surprise is not None:
-            policy.novelty.whole[:], policy.novelty.new_part[:] = 1.0, surprise
+            policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, surprise
         policy.flying = 0
         return policy.plan(context())
 
@@ -292,10 +292,61 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
 @pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
 def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options):
     policy = Tempo(setting(SHARE, options=options))
-    policy.novelty.whole[:], policy.novelty.new_part[:] = 1.0, 2.0
+    policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, 2.0
     for _ in range(100):
         policy.flying = 0
         assert policy.plan(context()).follow_memory
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_engines(overlap, momentum):
+    policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, options={"overlap": overlap}))
+
+    def step(cosine):
+        policy.novelty.whole[:], policy.novelty.before[:] = 4.0, 1.0
+        policy.novelty.new_part[:] = 5.0 - 4.0 * cosine  # ‖D - y‖² with ‖D‖ = 2 and ‖y‖ = 1
+        policy.flying = 0
+        size = policy.plan(context()).step_size
+        return 1.0 if size is None else size[0] / 0.1
+
+    assert policy.plan(context()).step_size is None
+    assert [step(0.9) for _ in range(3)] == [1.0] * 3
+    assert step(-0.5) == pytest.approx(math.exp(-0.3 * 0.5))
+    assert step(0.5) == pytest.approx(math.exp(-0.3 * 0.5 + 0.1 * (1 - momentum) * 0.5))
+    assert [step(-1.0) for _ in range(20)][-1] == pytest.approx(0.1), "never so short that training stands still"
+    assert [step(1.0) for _ in range(200)][-1] == 1.0
+
+
+def test_the_agreement_is_the_cosine_of_what_was_told_last_and_before():
+    rng, novelty = np.random.default_rng(1), Novelty(np.array([1.0]), grows=True)
+    server, model = Aggregator(np.ones(1), memory=True), np.zeros(7, dtype=np.float32)
+    told = []
+    for round_index in range(4):
+        update = rng.standard_normal((1, 7)).astype(np.float32)
+        step = server.apply(model, np.array([0]), update, np.ones(1), 0.5)
+        told.append(update[0])
+        report = report_of(RoundPlan(members=[0], weights=[1.0]), round_index, 1.0)
+        norm = float(np.linalg.norm(update))
+        novelty.observe(
+            replace(report, residual_norm=step.residual_norm, update_norm=np.array([norm]), step_size=np.array([0.5])),
+            0.0,
+        )
+        if round_index == 0:
+            assert novelty.agreement == 0.0, "nobody told twice"
+        else:
+            y, d = told[-2:]
+            assert novelty.agreement == pytest.approx(float(y @ d) / np.linalg.norm(y) / norm, abs=1e-5)
+
+
+def test_training_is_saved_by_shorter_steps_where_it_would_swing(data, times):
+    """With momentum and long steps the whole fleet's own gradient descent swings; its steps are shortened."""
+    result = run(data, times, step_size=0.3, server_momentum=0.9, rounds=150, evaluate_every=1)
+    sizes = np.concatenate([record["step_size"] for record in result.records])
+    assert sizes.max() == 0.3
+    assert sizes.min() < 0.2
+    losses = [record["loss"] for record in result.records]
+    assert np.mean(losses[-15:]) < losses[0]
 
 
 def test_a_memory_that_does_not_hold_costs_a_network_nothing():

@@ -30,8 +30,8 @@ class Novelty:
         self.first_total, self.first_count = 0.0, 0
         self.heard = 0.0  # share of the data whose clients have told
         self.signal = 0.0
-        # Of those who told twice at least, since at first all is new: squared norms of last residual and direction.
-        self.new_part, self.whole = np.zeros(size), np.zeros(size)
+        # Squared norms of the last residual, the last direction, and the one before; 0 where there is none.
+        self.new_part, self.whole, self.before = np.zeros(size), np.zeros(size), np.zeros(size)
 
     @property
     def empty(self) -> bool:
@@ -47,14 +47,28 @@ class Novelty:
 
     @property
     def surprise(self) -> float:
-        """How much of what clients told last was new, on average over the data: near 1, the memory is of no use."""
-        whole = float(self.share @ self.whole)
-        return float(self.share @ self.new_part) / whole if whole else 0.0
+        """How much of what clients told last was new, on average over the data: near 1, the memory is of no use.
+
+        Of those who told twice at least, since at first all is new.
+        """
+        share = self._share_told_again()
+        whole = float(share @ self.whole)
+        return float(share @ self.new_part) / whole if whole else 0.0
+
+    @property
+    def agreement(self) -> float:
+        """The cosine between what clients told last and before, on average over the data; below 0, they turned back."""
+        share = self._share_told_again()
+        lengths = float(share @ np.sqrt(self.whole * self.before))
+        return float(share @ (self.whole + self.before - self.new_part)) / (2 * lengths) if lengths else 0.0
 
     @property
     def told_again(self) -> bool:
         """Whether anybody has told twice, so that there is something to be surprised by."""
-        return bool(self.whole.any())
+        return bool(self.before.any())
+
+    def _share_told_again(self) -> Vector:
+        return np.where(self.before > 0, self.share, 0.0)
 
     def observe(self, report: RoundReport, noise: float) -> None:
         """Learn from those who told; ``noise`` is the expected squared norm of the sampling noise in the step."""
@@ -68,8 +82,8 @@ class Novelty:
         self.heard += float(self.share[members[first]].sum())
         self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
         self.square[members], self.told[members] = squares, report.round_index
-        self.new_part[members] = np.where(first, 0.0, squares)
-        self.whole[members] = np.where(first, 0.0, (report.update_norm[came] / report.step_size[came]) ** 2)
+        self.new_part[members], self.before[members] = squares, self.whole[members]
+        self.whole[members] = (report.update_norm[came] / report.step_size[came]) ** 2
         total = report.direction_norm**2
         seen, past = max(total - noise, LEAST_SIGNAL * total), SHARE_OF_THE_PAST if self.signal else 0.0
         self.signal = past * self.signal + (1 - past) * seen
@@ -85,5 +99,5 @@ class Novelty:
             setattr(self, name, np.array(value) if isinstance(value, list) else value)
 
 
-ARRAYS = ("square", "age", "told", "new_part", "whole")
+ARRAYS = ("square", "age", "told", "new_part", "whole", "before")
 NUMBERS = ("first_total", "first_count", "heard", "signal")

@@ -116,6 +116,7 @@ class BufferedPlan:
     weights: Vector  # of each of their updates in the aggregate that it will land in
     wait_for: int  # arrivals that end the round
     local_steps: int | Integers | None = None  # of those who start; None: the engine's E
+    step_size: float | Vector | None = None  # that they train with; None: the engine's schedule
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     follow_memory: bool = True  # as in a RoundPlan
     note: Mapping[str, Any] | None = None  # goes into the records
@@ -124,9 +125,11 @@ class BufferedPlan:
         """Check what the engine relies on, and turn lists into arrays."""
         object.__setattr__(self, "start", _distinct("start", self.start))
         object.__setattr__(self, "weights", _for_each("weights", self.weights, self.start, above=-np.inf))
-        if self.local_steps is not None:
-            steps = _for_each("local_steps", self.local_steps, self.start, above=0.0, whole=True)
-            object.__setattr__(self, "local_steps", steps)
+        for name in ("local_steps", "step_size"):
+            given = getattr(self, name)
+            if given is not None:
+                values = _for_each(name, given, self.start, above=0.0, whole=name == "local_steps")
+                object.__setattr__(self, name, values)
         check_count("wait_for", self.wait_for)
         check_nonnegative("staleness_exponent", self.staleness_exponent)
 

@@ -7,7 +7,9 @@ proportion to the signal ‖d‖². It does not wait for a cohort: the server st
 while others compute and upload, so that the link is never idle and computing takes no time of its own.
 
 That takes a memory that holds. Where it was not seen to hold yet, and where it fails for good, as with networks whose
-directions turn within a few steps, a step is the mean of a cohort of arrivals, with weights p/π over their sum.
+directions turn within a few steps, a step is the mean of a cohort of arrivals, with weights p/π over their sum. And it
+takes steps that are not too long: where clients' directions turn back on those before, step sizes fall below the
+engine's until they do not.
 
 How many updates a step takes: one, more while part of the data was never heard, and 1/(1 - m) times as many with
 server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
@@ -68,6 +70,9 @@ ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 SURPRISE_TO_FOLLOW = 0.8  # below which a memory that is not followed would do well
 SMALL_COHORT = 4
+# Where what clients tell turns back on what they told before, steps are too long: those who start take shorter ones.
+SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
+SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -121,6 +126,7 @@ class Tempo:
         self.caution = 1.0  # times as many arrivals as usual, and as few who compute ahead
         # What was never tried is not followed: a step is the mean of those who arrive. Unbiased steps need no trust.
         self.follows_memory = self.largest_factor == math.inf
+        self.step_factor = 1.0  # of the engine's step size
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
         self.expected_noise = 0.0
@@ -196,8 +202,16 @@ class Tempo:
         self.flying += len(start)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
-            local_steps=self.local_steps, follow_memory=self.follows_memory, note=self.presence.note(context, p),
+            local_steps=self.local_steps, step_size=self._step_size(context), follow_memory=self.follows_memory,
+            note=self._note(context),
         )  # fmt: skip
+
+    def _note(self, context: RoundContext) -> dict[str, Any]:
+        note = self.presence.note(context, self.fleet.data_share) or {}
+        return {**note, "follows_memory": self.follows_memory} if self.server_memory else dict(note)
+
+    def _step_size(self, context: RoundContext) -> float | None:
+        return None if self.step_factor == 1 else self.step_factor * context.step_size
 
     def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
         """Draw so many of those who are there; return them, and the inclusion probabilities that they had."""
@@ -219,6 +233,10 @@ class Tempo:
         gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
         caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
         self.caution = min(max(caution, 1.0), self.most_caution)
+        agreement = self.novelty.agreement
+        gain = SHORTEN if agreement < 0 else LENGTHEN * self.forgetting
+        factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * agreement)
+        self.step_factor = min(max(factor, SHORTEST), 1.0)
         if self.largest_factor < math.inf:
             holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW
             self.follows_memory = holds and self.caution < self.most_caution
@@ -281,8 +299,8 @@ class Tempo:
         self._learn_costs(tau, t, members)
         self.flying += len(members)
         return RoundPlan(
-            members=members, weights=weights, local_steps=self.local_steps, follow_memory=self.follows_memory,
-            note=self.presence.note(context, p),
+            members=members, weights=weights, local_steps=self.local_steps, step_size=self._step_size(context),
+            follow_memory=self.follows_memory, note=self._note(context),
         )  # fmt: skip
 
     def _learn_costs(self, tau: Vector, t: Vector, members: Any) -> None:  # noqa: ANN401
@@ -298,6 +316,6 @@ class Tempo:
 LEARNERS = ("presence", "times", "novelty", "paths")
 ARRAYS = ("cost", "sampling_prob")
 STATE = (
-    "local_steps", "age", "ahead", "arrivals", "caution", "flying", "follows_memory", "theta", "fixed_cost",
-    "expected_noise",
+    "local_steps", "age", "ahead", "arrivals", "caution", "flying", "follows_memory", "step_factor", "theta",
+    "fixed_cost", "expected_noise",
 )  # fmt: skip

@@ -21,6 +21,7 @@ class Flight:
     weight: Vector  # of its update in the aggregate, before the discount for staleness
     version: Integers  # server steps that had been taken when it started
     step_size: Vector  # η that it trains with
+    schedule: Vector  # η of the schedule at its start
     local_steps: Integers
     compute_time: Vector  # τ_i at its start
     upload_time: Vector  # t_i at its start
