@@ -1,5 +1,6 @@
 """The leaderboard: one procedure for all policies, on small data."""
 
+import csv
 import functools
 import shutil
 from collections import Counter, defaultdict
@@ -76,6 +77,14 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         assert all(len(line[5].split()) == 2 for line in lines)  # every draw is shown
         assert all("of 4" in line[6] for line in lines)
         assert "--seeds 4 --draws 2 --policies tempo,weighted,fedbuff`. Data: " in table
+        runs = list(csv.DictReader((small / "out" / f"setup2-{channel}-{regime}.csv").open()))
+        assert [(run["policy"], run["draw"], run["seed"]) for run in runs] == [
+            (line[0].strip("| "), draw, seed) for line in lines for draw, seed in ("00", "02", "11", "13")
+        ]
+        for line in lines:
+            own = [run for run in runs if run["policy"] == line[0].strip("| ")]
+            means = [np.mean([float(run["seconds"]) for run in own if run["draw"] == draw]) for draw in "01"]
+            assert [float(one.strip(">").replace(",", "")) for one in line[5].split()] == pytest.approx(means, rel=0.01)
         assert (small / "out" / f"setup2-{channel}-{regime}.png").stat().st_size > 5000
     tuned = Counter(limit_of(path) for path in (small / "records").rglob("*-seed1000-*"))
     assert tuned[12.5] == 3 * 2 * 4 * len(regimes)  # policies × draws × settings

@@ -19,6 +19,7 @@ from fedtempo.experiments.comparison import Target, interval_of_mean
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
+from fedtempo.experiments.readback import write_csv
 from fedtempo.experiments.results import ORACLES
 from fedtempo.experiments.tables import NOTHING, amount, markdown, multiple
 from fedtempo.experiments.tuning import FIRST_SEED, Candidate, at_the_edge, best_of, candidates
@@ -197,13 +198,16 @@ def rank(
     made_by = contest.said(regime, policies, seeds=seeds, draws=draws)
     data = contest.world_said(next(iter(ranked.values()))[0].runs[0].header.get("data", ""))
     lines = [
-        f"# {title}", f"Made by `{made_by}`. Data: {data}.", f"![Ranking]({path.stem}.png)",
+        f"# {title}",
+        f"Made by `{made_by}`. Data: {data}. [Each run]({path.stem}.csv).",
+        f"![Ranking]({path.stem}.png)",
         ranking_table(ranked, chosen, target),
-    ]  # fmt: skip
+    ]
     if edges:
         lines += ["Settings at the edge of what was tried:", "\n".join(f"- {said}" for said in edges)]
     with whole_file(path) as stream:
         stream.write("\n\n".join(lines) + "\n")
+    write_csv(each_run(ranked, chosen, target), path.with_suffix(".csv"))
     draw_ranking(ranked, target, title, path.with_suffix(".png"))
     return path
 
@@ -291,6 +295,20 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
         note += f" Outside the ranking, with pilots taken for granted: {', '.join(granted)}."
     headings = ["policy", "seconds", f"to {reference}", "95 %", "range", "each draw", "missed", "settings"]
     return f"{note}\n\n" + markdown(headings, rows)
+
+
+def each_run(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidate], target: Target) -> list[dict[str, Any]]:
+    """Return one row for each run of the ranking, the best policy first."""
+    rows = []
+    for policy in ranking(ranked, target):
+        for draw, found in enumerate(ranked[policy]):
+            times = found.times(target)
+            columns = times.seeds, times.seconds.tolist(), times.pilots.tolist(), times.reached.tolist()
+            for seed, seconds, pilots, reached in zip(*columns, strict=True):
+                row = {"policy": policy, "draw": draw, "seed": seed, "reached": reached, "seconds": round(seconds, 3)}
+                settings = {"server_momentum": 0.0} | chosen[policy].training
+                rows.append(row | {"of_them_pilots": round(pilots, 3)} | dict(sorted(settings.items())))
+    return rows
 
 
 def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str, path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -82,8 +82,7 @@ def export_runs(runs: list[Path], path: Path) -> int:
     """Write one row for each round of some runs as Parquet or CSV, by the ending; return how many."""
     rows = [row for run in runs for row in _rows(run)]
     if path.suffix == ".csv":
-        with whole_file(path) as stream:
-            _write_csv(rows, stream)
+        write_csv(rows, path)
     elif path.suffix == ".parquet":
         try:
             import pyarrow
@@ -95,6 +94,15 @@ def export_runs(runs: list[Path], path: Path) -> int:
     else:
         raise InputError(f"the file's ending must be .parquet or .csv, got {path.name!r}")
     return len(rows)
+
+
+def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write rows of the same columns; lists as JSON."""
+    with whole_file(path) as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({name: json.dumps(one) if isinstance(one, list) else one for name, one in row.items()})
 
 
 def _settings(header: dict[str, Any]) -> dict[str, Any]:
@@ -140,13 +148,6 @@ def _rows(run: Path) -> Iterator[dict[str, Any]]:
         record.pop("note", None)
         named = {name: header.get(name) for name in ("experiment", "preset", "policy", "seed")}
         yield {"run": str(run.parent), **named, **record}
-
-
-def _write_csv(rows: list[dict[str, Any]], stream: IO[str]) -> None:
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: json.dumps(value) if isinstance(value, list) else value for key, value in row.items()})
 
 
 def _mean_or_median(clients: np.ndarray, values: Vector, size: int) -> Vector:
