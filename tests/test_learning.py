@@ -13,6 +13,7 @@ from fedtempo.data.synthetic import synthetic_data
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.batches import Batches, philox
 from fedtempo.learning.lenet import LeNetTrainer
+from fedtempo.learning.memory import Memory
 from fedtempo.learning.models import LeNet5
 from fedtempo.learning.readable import ReadableSoftmax
 from fedtempo.learning.softmax import SoftmaxTrainer
@@ -313,7 +314,9 @@ def test_memory_stays_unbiased_and_takes_the_noise_away():
         np.testing.assert_allclose(expected, full, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"momentum": 0.7}, {"memory": True}, {"momentum": 0.3, "memory": True}])
+@pytest.mark.parametrize(
+    "settings", [{"momentum": 0.7}, {"memory": True}, {"momentum": 0.3, "memory": True, "bits": 8}]
+)
 def test_the_aggregator_goes_on_from_its_state(settings):
     rng = np.random.default_rng(7)
     share = np.full(5, 0.2)
@@ -330,3 +333,43 @@ def test_the_aggregator_goes_on_from_its_state(settings):
         if r >= 3:
             again, *_ = other.apply(again, members, updates, weights, 0.3)
     np.testing.assert_array_equal(model, again)
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1000])
+def test_a_memory_of_eight_bits_is_off_by_half_a_step_of_its_block_and_takes_a_quarter(size):
+    rng = np.random.default_rng(size)
+    direction = (rng.standard_normal(size) * np.repeat(10.0 ** np.arange(-3, 1), 256)[:size]).astype(np.float32)
+    memory, whole = Memory(8), Memory(32)
+    assert memory.get(3) is None
+    kept = memory.keep(3, direction)
+    np.testing.assert_array_equal(memory.get(3), kept)
+    np.testing.assert_array_equal(whole.keep(3, direction), direction)
+    for start in range(0, size, 256):
+        part = direction[start : start + 256]
+        assert np.abs(kept[start : start + 256] - part).max() <= np.abs(part).max() / 254 * (1 + 1e-5)
+    if size == 1000:
+        assert memory.nbytes < 0.27 * whole.nbytes
+    other = Memory(8)
+    other.restore(memory.state())
+    np.testing.assert_array_equal(other.get(3), kept)
+    assert list(other) == [3]
+
+
+def test_a_memory_of_eight_bits_keeps_what_is_zero_and_says_what_is_no_number():
+    memory = Memory(8)
+    np.testing.assert_array_equal(memory.keep(0, np.zeros(300, np.float32)), np.zeros(300))
+    assert np.isnan(memory.keep(0, np.full(3, np.nan, np.float32))).all()
+    with pytest.raises(InputError, match="memory_bits must be one of 8, 32, got 4"):
+        Memory(4)
+
+
+def test_a_rounded_memory_leaves_the_mean_of_what_is_remembered_exact():
+    """However often clients tell, Σ p y is that of the rounded directions: errors do not add up."""
+    rng, share = np.random.default_rng(0), np.array([0.2, 0.3, 0.5])
+    server, model = Aggregator(share, memory=True, bits=8), np.zeros(600, dtype=np.float32)
+    for _ in range(200):
+        members = np.sort(rng.choice(3, 2, replace=False))
+        updates = rng.standard_normal((2, 600)).astype(np.float32)
+        model = server.apply(model, members, updates, np.full(2, 0.5), 0.1).model
+    expected = sum(p * server.remembered.get(i) for i, p in enumerate(share))
+    np.testing.assert_allclose(server.total_remembered, expected, atol=1e-4)

@@ -56,7 +56,9 @@ class Loop:
         self.clients, self.fleet, self.policy = clients, fleet, policy
         self.training, self.stop, self.seed = training, stop, seed
         memory = training.server_memory or getattr(policy, "server_memory", False)
-        self.aggregator = Aggregator(fleet.data_share, momentum=training.server_momentum, memory=memory)
+        self.aggregator = Aggregator(
+            fleet.data_share, momentum=training.server_momentum, memory=memory, bits=getattr(policy, "memory_bits", 32)
+        )
         self.initial = initial
         self.model = self.initial.copy()
         first = clients.evaluate(self.initial)

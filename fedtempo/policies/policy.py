@@ -179,7 +179,7 @@ class Policy(Protocol):
 
     It may also have ``state() -> dict`` of JSON values and ``restore(state)``: a run that was killed then goes on from
     where it was, to the byte. Without them it starts again. A policy that counts on the server's memory of updates says
-    so by ``server_memory = True``.
+    so by ``server_memory = True``, and by ``memory_bits = 8`` where a quarter of its size is to do.
     """
 
     def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:

@@ -19,7 +19,7 @@ Weights p_i/(K q_i) would make each step unbiased; they are cut at ``largest_fac
 of them, so that most of what is new enters with the next steps, of which the memory holds the whole direction: as in
 SAG, steps lag behind, and are far less noisy. ``largest_factor = inf`` keeps the unbiased form, which takes 1.8 times
 as long (benchmarks/forms.md). With ``memory = false`` the server remembers nothing, for models or fleets too large for
-it: weights are never cut then.
+it even with ``memory_bits = 8``: weights are never cut then.
 
 ``overlap = false`` plans synchronous rounds instead, for engines and fleets that have no asynchronous ones: inclusion
 probabilities π_i ∝ a_i/√c_i with c_i the seconds that a client adds to a round (theory/inclusion.py), from which the
@@ -48,8 +48,8 @@ from fedtempo.theory.inclusion import (
 from fedtempo.theory.optimum import minimise_time
 
 OPTIONS = {
-    "memory": True, "overlap": None, "choose_local_steps": False, "largest_factor": None, "floor": None,
-    "signal_factor": None,
+    "memory": True, "memory_bits": 32, "overlap": None, "choose_local_steps": False, "largest_factor": None,
+    "floor": None, "signal_factor": None,
 }  # fmt: skip
 # With server momentum m each direction goes on for 1/(1 - m) steps, and a memory that lags makes the model swing. So
 # steps take more arrivals, weights are cut later, and more of the draws go by data share.
@@ -89,6 +89,7 @@ class Tempo:
                 raise InputError(f"{name} must be true or false, got {options[name]!r}")
         self.fleet, self.options = setting.fleet, options
         self.server_memory = options["memory"]
+        self.memory_bits = options["memory_bits"]
         # A capped link has no asynchronous mode.
         self.overlap = setting.fleet.bandwidth_cap is None if options["overlap"] is None else options["overlap"]
         m = setting.server_momentum
