@@ -80,25 +80,28 @@ class Restless:
 
 
 def replay(planned, channel, total_bandwidth, download_time):
-    """Play the plans event by event: computing ends, an upload ends; yield who arrived, and when the last one did."""
-    clock, computing, line, sending, started = 0.0, [], deque(), None, 0
+    """Play the plans event by event: computing ends, an upload ends; yield who arrived, and when the last one did.
+
+    A client computes for as long as it takes when it starts, and uploads for as long as it takes when it uploads.
+    """
+    clock, computing, line, started = 0.0, [], deque(), 0
     for round_index, (start, wait_for) in enumerate(planned):
-        state, arrived = channel.at(round_index, clock), set()
+        state, arrived, sending = channel.at(round_index, clock), set(), None
         for client in start:
             started += 1
             ready = clock + download_time[client] + state.compute_time[client]
-            heapq.heappush(computing, (ready, started, client, state.upload_time[client] / total_bandwidth))
-        while len(arrived) < wait_for and (computing or sending):
-            if sending is None or (computing and computing[0][0] <= sending[0]):
-                clock, _, *upload = heapq.heappop(computing)
-                line.append(upload)
+            heapq.heappush(computing, (ready, started, client))
+        while len(arrived) < wait_for and (computing or line or sending):
+            if sending is None and line:
+                client = line.popleft()
+                sending = clock + state.upload_time[client] / total_bandwidth, client
+            elif sending is None or (computing and computing[0][0] <= sending[0]):
+                clock, _, client = heapq.heappop(computing)
+                line.append(client)
             else:
                 clock, client = sending
                 arrived.add(client)
                 sending = None
-            if sending is None and line:
-                client, seconds = line.popleft()
-                sending = clock + seconds, client
         yield arrived, clock
 
 

@@ -16,6 +16,7 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.policies import tempo
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan
 from fedtempo.policies.tempo import Tempo
@@ -165,11 +166,11 @@ def test_options_at_their_bounds(data, times, options):
         assert math.isfinite(run(data, times, options=options | more, rounds=10).summary["loss"])
 
 
-def simulation(data, times, options, **training):
+def simulation(data, times, options, *, rounds=12, **training):
     channel = WithAbsences(FadingChannel(**times, correlation=0.5, seed=2), present_share=0.7, seed=3)
     return assemble(
         data=data, trainer=SoftmaxTrainer(data), fleet=Fleet(data.data_share, 1.0, **times), channel=channel,
-        policy="tempo", options=options, seed=0, stop=StopSettings(max_rounds=12),
+        policy="tempo", options=options, seed=0, stop=StopSettings(max_rounds=rounds),
         training=TrainingSettings(**{"cohort_size": 3, "local_steps": 3, "step_size": 0.02} | training),
     )  # fmt: skip
 
@@ -177,11 +178,22 @@ def simulation(data, times, options, **training):
 @EACH
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_a_run_carried_over_goes_on_as_if_nothing_had_happened(data, times, options, momentum):
-    def new():
-        return simulation(data, times, options, server_momentum=momentum)
+    carried_over(lambda: simulation(data, times, options, server_momentum=momentum), (1, 2, 5, 9))
 
+
+def test_a_run_that_swings_is_carried_over_with_its_caution(data, times):
+    carried_over(lambda: simulation(data, times, {}, rounds=40, step_size=0.5, server_momentum=0.9), (13, 24, 31))
+
+
+def test_a_large_fleet_is_carried_over_between_two_solutions():
+    large = synthetic_data(alpha=1.0, beta=1.0, num_clients=250, num_samples=5000, seed=1)
+    times = {"compute_time": np.linspace(0.1, 2.0, 250), "upload_time": np.linspace(1.5, 0.2, 250)}
+    carried_over(lambda: simulation(large, times, {}, rounds=25), (4, 5, 11, 18))
+
+
+def carried_over(new, stops):
     whole = list(new().rounds())
-    for stop in (1, 2, 5, 9):
+    for stop in stops:
         first = new()
         rounds = first.rounds()
         begun = [next(rounds) for _ in range(stop)]
@@ -256,7 +268,7 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     def observe(surprise, steps):
         policy.novelty.new_part[:] = surprise
         for _ in range(steps):
-            policy.flying = 0
+            policy.flying, policy.novelty.told_again = 0, True
             plan = policy.plan(context())
         return len(plan.start)
 
@@ -277,7 +289,7 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     def step(surprise=None):
         if surprise is not None:
             policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, surprise
-        policy.flying = 0
+        policy.flying, policy.novelty.told_again = 0, surprise is not None
         return policy.plan(context())
 
     plan = step()
@@ -289,7 +301,11 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     assert followed == sorted(followed, reverse=True), "once only does it give up"
     assert 10 < sum(followed) < 30
     assert not step(0.9).follow_memory
+    assert not any(step(0.7).follow_memory for _ in range(50)), "caution is at its greatest, and stays there"
     assert step(0.3).follow_memory
+    caution = policy.caution
+    assert [step().follow_memory for _ in range(50)] == [True] * 50
+    assert policy.caution == caution, "nobody told anything new"
 
 
 @pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
@@ -297,7 +313,7 @@ def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options
     policy = Tempo(setting(SHARE, options=options))
     policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, 2.0
     for _ in range(100):
-        policy.flying = 0
+        policy.flying, policy.novelty.told_again = 0, True
         assert policy.plan(context()).follow_memory
 
 
@@ -309,11 +325,10 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     def step(cosine):
         policy.novelty.whole[:], policy.novelty.before[:] = 4.0, 1.0
         policy.novelty.new_part[:] = 5.0 - 4.0 * cosine  # ‖D - y‖² with ‖D‖ = 2 and ‖y‖ = 1
-        policy.flying = 0
-        size = policy.plan(context()).step_size
-        return 1.0 if size is None else size[0] / 0.1
+        policy.flying, policy.novelty.told_again = 0, True
+        return policy.plan(context()).step_factor
 
-    assert policy.plan(context()).step_size is None
+    assert policy.plan(context()).step_factor == 1.0
     assert [step(0.9) for _ in range(3)] == [1.0] * 3
     assert step(-0.5) == pytest.approx(math.exp(-0.3 * 0.5))
     assert step(0.5) == pytest.approx(math.exp(-0.3 * 0.5 + 0.1 * (1 - momentum) * 0.5))
@@ -342,14 +357,51 @@ def test_the_agreement_is_the_cosine_of_what_was_told_last_and_before():
             assert novelty.agreement == pytest.approx(float(y @ d) / np.linalg.norm(y) / norm, abs=1e-5)
 
 
-def test_training_is_saved_by_shorter_steps_where_it_would_swing(data, times):
-    """With momentum and long steps the whole fleet's own gradient descent swings; its steps are shortened."""
-    result = run(data, times, step_size=0.3, server_momentum=0.9, rounds=150, evaluate_every=1)
-    sizes = np.concatenate([record["step_size"] for record in result.records])
-    assert sizes.max() == 0.3
-    assert sizes.min() < 0.2
-    losses = [record["loss"] for record in result.records]
-    assert np.mean(losses[-15:]) < losses[0]
+def test_large_norms_count_for_more_in_the_agreement():
+    novelty = Novelty(np.array([0.5, 0.5]), grows=True)
+    novelty.whole[:], novelty.before[:] = [100.0, 1.0], [100.0, 1.0]
+    cosine = np.array([0.9, -1.0])
+    novelty.new_part[:] = novelty.whole + novelty.before - 2 * np.sqrt(novelty.whole * novelty.before) * cosine
+    assert novelty.agreement == pytest.approx((100 * 0.9 - 1.0) / 101)
+
+
+def test_training_is_better_by_shorter_steps_where_it_would_swing(monkeypatch):
+    """Long steps, small batches and few clients; losses in the end, over eight federations."""
+
+    def loss(seed):
+        data = synthetic_data(alpha=1.0, beta=1.0, num_clients=6, num_samples=600, seed=seed)
+        times = {"compute_time": np.full(6, 0.5), "upload_time": np.linspace(0.5, 2.0, 6)}
+        result = run(data, times, step_size=0.3, batch_size=4, rounds=200, evaluate_every=10, seed=seed)
+        return np.mean([record["loss"] for record in result.records if record["loss"] is not None][-5:])
+
+    shorter = [loss(seed) for seed in range(8)]
+    monkeypatch.setattr(tempo, "SHORTEN", 1e-9)
+    ratios = np.array(shorter) / [loss(seed) for seed in range(8)]
+    assert np.exp(np.mean(np.log(ratios))) < 0.8
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_factor_of_the_step_size_is_one_of_the_engines_schedule(data, times, overlap):
+    """All steps at half the step size are the steps of an engine that has half of it."""
+
+    class Halved(Tempo):
+        def plan(self, context):
+            return replace(super().plan(context), step_factor=0.5)
+
+    ends = [
+        run(data, times, policy, step_size=size, server_momentum=0.5, options={"overlap": overlap}).records[-1]["loss"]
+        for policy, size in ((Halved, 0.02), (Tempo, 0.01))
+    ]
+    assert ends[0] == pytest.approx(ends[1], rel=1e-6)
+
+
+def test_a_slow_link_of_its_own_makes_a_client_dear(data, times):
+    cap = np.where(np.arange(SIZE) % 2, 0.01, 1.0)
+    same = {"compute_time": np.full(SIZE, 1.0), "upload_time": np.full(SIZE, 1.0)}
+    counts = np.zeros(SIZE)
+    for record in run(data, same, rounds=60, link="shared", bandwidth_cap=cap).records:
+        counts[record["members"]] += 1
+    assert counts[1::2].sum() < 0.7 * counts[::2].sum()
 
 
 def test_a_memory_that_does_not_hold_costs_a_network_nothing():

@@ -21,7 +21,7 @@ class Start:
     round_index: int  # r, since training (last) started from w₀
     rounds_done: int  # over all phases
     time: float  # seconds since the run started
-    step_size: float  # η of the schedule
+    step_size: float  # η of the schedule, times the plan's factor
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

@@ -119,17 +119,18 @@ class Loop:
 
     def _round(self) -> dict[str, Any]:
         chosen = self._plan(self.clients.look(self._start()))
+        start = self._start(chosen.step_factor)
         if isinstance(chosen, BufferedPlan):
-            done = self.clients.train_some(chosen, self._start())
+            done = self.clients.train_some(chosen, start)
         else:
-            done = self.clients.train(chosen, self._start())
+            done = self.clients.train(chosen, start)
         plan, failed = done.plan, done.failed
         step = self.aggregator.apply(
             self.model,
             plan.members[~failed],
             done.result.update[~failed],
             plan.weights_of(~failed),
-            self.training.step_size_of(self.round_index),
+            start.step_size,
             done.schedule[~failed],
             follow_memory=chosen.follow_memory,
         )
@@ -160,13 +161,13 @@ class Loop:
         self.policy.observe(report)
         return _record(self.time, report, done.step_size)
 
-    def _start(self) -> Start:
+    def _start(self, step_factor: float = 1.0) -> Start:
         return Start(
             model=self.model,
             round_index=self.round_index,
             rounds_done=self.rounds_done,
             time=self.time,
-            step_size=self.training.step_size_of(self.round_index),
+            step_size=step_factor * self.training.step_size_of(self.round_index),
         )
 
     def _plan(self, now: Conditions) -> RoundPlan | BufferedPlan:
@@ -207,8 +208,10 @@ class Loop:
             raise InputError(f"a RoundPlan must wait until nobody is in flight, got {flying} who are")
         self._check_clients("members", plan.members)
         for computed in [probe.clients for probe in probes if probe.ask == "update_norm"][-1:]:
-            if not (plan.local_steps is None and plan.step_size is None):
-                raise InputError("local_steps and step_size must be None after a probe of update norms, got a change")
+            if not (plan.local_steps is None and plan.step_size is None and plan.step_factor == 1):
+                raise InputError(
+                    "local_steps and step_size must be None, step_factor 1 after a probe of update norms, got a change"
+                )
             if not np.isin(plan.members, computed).all():
                 raise InputError("members must be among the clients that the probe asked to compute, got others")
         if plan.bandwidth is not None:

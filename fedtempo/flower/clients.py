@@ -164,7 +164,6 @@ class FlowerClients:
         arrived = RoundPlan(
             members=np.array([job.client for job in landed], dtype=np.int64),
             weights=np.array([job.weight for job in landed]) * (1.0 + np.array(staleness)) ** -plan.staleness_exponent,
-            step_size=np.array([job.step_size for job in landed]),
             note={**(plan.note or {}), "staleness": staleness},
         )
         return self._outcome(arrived, landed)
@@ -198,7 +197,7 @@ class FlowerClients:
         sizes = np.full(len(clients), start.step_size)
         if plan is not None and plan.local_steps is not None:
             steps = np.broadcast_to(plan.local_steps, steps.shape)
-        if plan is not None and plan.step_size is not None:
+        if isinstance(plan, RoundPlan) and plan.step_size is not None:
             sizes = np.broadcast_to(plan.step_size, sizes.shape)
         shares = self._shares(clients, plan if isinstance(plan, RoundPlan) else None, steps)
         return [

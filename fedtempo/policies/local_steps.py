@@ -36,8 +36,7 @@ class LocalSteps:
 
     def observe(self, report: RoundReport, total_bandwidth: float) -> None:
         """Learn how far the updates of a round came for the way that they went, and how long that took."""
-        sizes = report.step_size if report.plan.step_size is None else report.plan.step_size
-        steps, reached = report.local_steps, report.update_norm / sizes
+        steps, reached = report.local_steps, report.update_norm / report.step_size
         lost = (steps * report.mean_gradient_norm - reached) / np.maximum(steps - 1, 1)
         told = ~report.failed & (steps > 1) & np.isfinite(lost + reached + report.compute_time + report.upload_time)
         if not told.any():

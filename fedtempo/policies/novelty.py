@@ -32,6 +32,7 @@ class Novelty:
         self.signal = 0.0
         # Squared norms of the last residual, the last direction, and the one before; 0 where there is none.
         self.new_part, self.whole, self.before = np.zeros(size), np.zeros(size), np.zeros(size)
+        self.told_again = False  # anybody, since a policy last looked
 
     @property
     def empty(self) -> bool:
@@ -57,15 +58,10 @@ class Novelty:
 
     @property
     def agreement(self) -> float:
-        """The cosine between what clients told last and before, on average over the data; below 0, they turned back."""
+        """The cosine between what clients told last and before, by data and by norms; below 0, they turned back."""
         share = self._share_told_again()
         lengths = float(share @ np.sqrt(self.whole * self.before))
         return float(share @ (self.whole + self.before - self.new_part)) / (2 * lengths) if lengths else 0.0
-
-    @property
-    def told_again(self) -> bool:
-        """Whether anybody has told twice, so that there is something to be surprised by."""
-        return bool(self.before.any())
 
     def _share_told_again(self) -> Vector:
         return np.where(self.before > 0, self.share, 0.0)
@@ -79,6 +75,7 @@ class Novelty:
         first = self.told[members] < 0
         self.first_total += float(squares[first].sum())
         self.first_count += int(first.sum())
+        self.told_again |= not first.all()
         self.heard += float(self.share[members[first]].sum())
         self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
         self.square[members], self.told[members] = squares, report.round_index
@@ -100,4 +97,4 @@ class Novelty:
 
 
 ARRAYS = ("square", "age", "told", "new_part", "whole", "before")
-NUMBERS = ("first_total", "first_count", "heard", "signal")
+NUMBERS = ("first_total", "first_count", "heard", "signal", "told_again")

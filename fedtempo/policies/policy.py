@@ -74,7 +74,8 @@ class RoundPlan:
     counts: Integers | None = None  # how often each was drawn; None: once
     bandwidth: Vector | None = None  # f_i; None: the engine's link decides
     local_steps: int | Integers | None = None  # None: the engine's E
-    step_size: float | Vector | None = None  # None: the engine's schedule
+    step_size: float | Vector | None = None  # of local training alone; None: the engine's schedule
+    step_factor: float = 1.0  # of the schedule's η in this round, of those who start and of the server's step
     average: bool = False  # whether those who answer take over the weight of those who fail
     deadline: float | None = None  # seconds after which the round ends without those who are late
     evaluate: bool = False  # the policy needs the loss after this round
@@ -92,6 +93,7 @@ class RoundPlan:
             if given is not None:
                 values = _for_each(name, given, members, above=0.0, whole=name in ("counts", "local_steps"))
                 object.__setattr__(self, name, values)
+        check_positive("step_factor", self.step_factor)
         if self.deadline is not None:
             check_positive("deadline", self.deadline)
 
@@ -116,7 +118,7 @@ class BufferedPlan:
     weights: Vector  # of each of their updates in the aggregate that it will land in
     wait_for: int  # arrivals that end the round
     local_steps: int | Integers | None = None  # of those who start; None: the engine's E
-    step_size: float | Vector | None = None  # that they train with; None: the engine's schedule
+    step_factor: float = 1.0  # as in a RoundPlan
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     follow_memory: bool = True  # as in a RoundPlan
     note: Mapping[str, Any] | None = None  # goes into the records
@@ -125,12 +127,11 @@ class BufferedPlan:
         """Check what the engine relies on, and turn lists into arrays."""
         object.__setattr__(self, "start", _distinct("start", self.start))
         object.__setattr__(self, "weights", _for_each("weights", self.weights, self.start, above=-np.inf))
-        for name in ("local_steps", "step_size"):
-            given = getattr(self, name)
-            if given is not None:
-                values = _for_each(name, given, self.start, above=0.0, whole=name == "local_steps")
-                object.__setattr__(self, name, values)
+        if self.local_steps is not None:
+            steps = _for_each("local_steps", self.local_steps, self.start, above=0.0, whole=True)
+            object.__setattr__(self, "local_steps", steps)
         check_count("wait_for", self.wait_for)
+        check_positive("step_factor", self.step_factor)
         check_nonnegative("staleness_exponent", self.staleness_exponent)
 
 
@@ -153,7 +154,7 @@ class RoundReport:
     round_time: float
     compute_time: Vector  # measured τ_i
     upload_time: Vector  # measured t_i, brought to one unit of bandwidth
-    step_size: Vector  # η of the engine's schedule when each started
+    step_size: Vector  # η of the engine's schedule when each started, times the plan's factor
     local_steps: Integers  # that each was to run
     largest_gradient_norm: Vector
     mean_gradient_norm: Vector

@@ -172,9 +172,11 @@ class Tempo:
 
     def _seconds(self, context: RoundContext) -> tuple[Vector, Vector]:
         """Return how long clients compute, and how long they upload with the whole link."""
-        tau, t = self.times.compute, self.times.upload / self.fleet.total_bandwidth
+        tau, t, cap = self.times.compute, self.times.upload / self.fleet.total_bandwidth, self.fleet.bandwidth_cap
         if self.local_steps is not None:
             tau = tau * (self.local_steps / context.local_steps)
+        if cap is not None:  # what a slow link of its own adds hinders nobody else, as computing
+            tau = tau + (self.times.upload / np.minimum(cap, self.fleet.total_bandwidth) - t)
         return tau if self.fleet.download_time is None else tau + self.fleet.download_time, t
 
     def _start_some(self, context: RoundContext) -> BufferedPlan:
@@ -203,16 +205,13 @@ class Tempo:
         self.flying += len(start)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
-            local_steps=self.local_steps, step_size=self._step_size(context), follow_memory=self.follows_memory,
+            local_steps=self.local_steps, step_factor=self.step_factor, follow_memory=self.follows_memory,
             note=self._note(context),
         )  # fmt: skip
 
     def _note(self, context: RoundContext) -> dict[str, Any]:
         note = self.presence.note(context, self.fleet.data_share) or {}
         return {**note, "follows_memory": self.follows_memory} if self.server_memory else dict(note)
-
-    def _step_size(self, context: RoundContext) -> float | None:
-        return None if self.step_factor == 1 else self.step_factor * context.step_size
 
     def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
         """Draw so many of those who are there; return them, and the inclusion probabilities that they had."""
@@ -230,6 +229,7 @@ class Tempo:
         """Let caution follow how well the memory did in the last steps."""
         if not (self.server_memory and self.novelty.told_again):
             return
+        self.novelty.told_again = False
         surprise = self.novelty.surprise
         gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
         caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
@@ -300,7 +300,7 @@ class Tempo:
         self._learn_costs(tau, t, members)
         self.flying += len(members)
         return RoundPlan(
-            members=members, weights=weights, local_steps=self.local_steps, step_size=self._step_size(context),
+            members=members, weights=weights, local_steps=self.local_steps, step_factor=self.step_factor,
             follow_memory=self.follows_memory, note=self._note(context),
         )  # fmt: skip
 
@@ -317,6 +317,6 @@ class Tempo:
 LEARNERS = ("presence", "times", "novelty", "paths")
 ARRAYS = ("cost", "sampling_prob")
 STATE = (
-    "local_steps", "age", "ahead", "arrivals", "caution", "flying", "follows_memory", "step_factor", "theta",
+    "age", "ahead", "caution", "flying", "follows_memory", "step_factor", "theta",
     "fixed_cost", "expected_noise",
 )  # fmt: skip

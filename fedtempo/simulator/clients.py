@@ -125,29 +125,28 @@ class SimulatedClients:
         """Let some clients start, and wait for the first updates of all that are in flight."""
         clients, now = plan.start, self.now
         steps = _each(clients, self.training.local_steps, plan.local_steps).astype(np.int64)
-        sizes = _each(clients, start.step_size, plan.step_size)
+        sizes = _each(clients, start.step_size)
         ready = start.time + self._ready_time(clients, steps)
         result = self._train(clients, steps, sizes, start)
         started = Flight(
             client=clients, weight=plan.weights, version=np.full(len(clients), start.round_index), step_size=sizes,
-            schedule=_each(clients, start.step_size), local_steps=steps,
-            compute_time=now.compute_time[clients], upload_time=now.upload_time[clients],
+            local_steps=steps, compute_time=now.compute_time[clients],
             ready=ready if now.available is None else np.where(now.available[clients], ready, np.inf),
             update=result.update, largest_gradient_norm=result.largest_gradient_norm,
             mean_gradient_norm=result.mean_gradient_norm, mean_loss=result.mean_loss,
         )  # fmt: skip
         flight = self.flight.joined_by(started)
-        landed, failed, self.flight, end = flight.wait(plan.wait_for, start.time, self.fleet.total_bandwidth)
+        seconds = now.upload_time[flight.client] / self.fleet.total_bandwidth  # of uploads in this round
+        landed, failed, self.flight, end = flight.wait(plan.wait_for, start.time, seconds)
         staleness = start.round_index - landed.version
         arrived = RoundPlan(
             members=landed.client,
             weights=landed.weight * (1.0 + staleness) ** -plan.staleness_exponent,
-            step_size=landed.step_size,
             note={**(plan.note or {}), "staleness": staleness.tolist()},
         )
-        times = landed.compute_time, landed.upload_time
-        sizes, schedule, steps = landed.step_size, landed.schedule, landed.local_steps
-        return Outcome(arrived, landed.result, sizes, schedule, steps, *times, failed, end - start.time)
+        times = landed.compute_time, now.upload_time[landed.client]
+        sizes, steps = landed.step_size, landed.local_steps
+        return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, end - start.time)
 
     def start_again(self) -> Conditions:
         """Forget who is in flight and what probes left; the time that they took stays."""

@@ -21,10 +21,8 @@ class Flight:
     weight: Vector  # of its update in the aggregate, before the discount for staleness
     version: Integers  # server steps that had been taken when it started
     step_size: Vector  # η that it trains with
-    schedule: Vector  # η of the schedule at its start
     local_steps: Integers
     compute_time: Vector  # τ_i at its start
-    upload_time: Vector  # t_i at its start
     ready: Vector  # when it can upload, on the clock of the run; ∞: never, it was not there
     update: Parameters
     largest_gradient_norm: Vector
@@ -51,19 +49,20 @@ class Flight:
         """Return some of the clients."""
         return Flight(**{name: getattr(self, name)[chosen] for name in NAMES})
 
-    def arrivals(self, now: float, total_bandwidth: float) -> Vector:
+    def arrivals(self, now: float, seconds: Vector) -> Vector:
         """Return when each update arrives if nobody else starts: first come, first served, each with the whole link.
 
         ``now`` is when the last update arrived: the link is free, and whoever is ready has waited in line since.
+        ``seconds`` is how long each upload takes now. A round ends with an arrival, so no upload is cut by its end.
         """
         free, arrival = now, np.empty(len(self))
         for i in np.argsort(self.ready, kind="stable"):
-            free = arrival[i] = max(free, self.ready[i]) + self.upload_time[i] / total_bandwidth
+            free = arrival[i] = max(free, self.ready[i]) + seconds[i]
         return arrival
 
-    def wait(self, wait_for: int, now: float, total_bandwidth: float) -> "Landing":
+    def wait(self, wait_for: int, now: float, seconds: Vector) -> "Landing":
         """Wait for so many updates, or for all if there are fewer; those who were not there fail at once."""
-        arrival = self.arrivals(now, total_bandwidth)
+        arrival = self.arrivals(now, seconds)
         failed = np.isinf(arrival)
         end = float(np.sort(arrival[~failed])[:wait_for].max(initial=now))
         leaving = failed | (arrival <= end)
