@@ -76,7 +76,7 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         assert places == sorted(places), "by missed runs, then by time"
         assert all(len(line[5].split()) == 2 for line in lines)  # every draw is shown
         assert all("of 4" in line[6] for line in lines)
-        assert "--seeds 4 --draws 2 --policies tempo,weighted,fedbuff`. Data: " in table
+        assert "--seeds 4 --draws 2 --policies tempo,weighted,fedbuff` with fedtempo " in table
         runs = list(csv.DictReader((small / "out" / f"setup2-{channel}-{regime}.csv").read_text().splitlines()))
         assert [(run["policy"], run["draw"], run["seed"]) for run in runs] == [
             (line[0].strip("| "), draw, seed) for line in lines for draw, seed in ("00", "02", "11", "13")

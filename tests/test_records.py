@@ -27,7 +27,7 @@ def config(tmp_path):
     return path
 
 
-def stopped_run(config, folder, seed=0):
+def stopped_run(config, folder, seed=0, policy="uniform"):
     """Run four rounds and stop, as a kill after a checkpoint does."""
     experiment, table = read_experiment(config)
 
@@ -38,7 +38,7 @@ def stopped_run(config, folder, seed=0):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(RuntimeError):
-            runner.run(experiment, table, policy="uniform", seed=seed, folder=folder, progress=stop)
+            runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=stop)
     assert (folder / CHECKPOINT).exists()
 
 
@@ -78,6 +78,17 @@ def test_a_damaged_checkpoint_is_passed_over(config, tmp_path, length):
     checkpoint = tmp_path / "out" / CHECKPOINT
     checkpoint.write_bytes(checkpoint.read_bytes()[:length])
     assert whole_run(config, tmp_path / "out") == whole_run(config, tmp_path / "whole")
+
+
+def test_a_checkpoint_of_other_code_is_refused_in_a_sentence(config, tmp_path):
+    stopped_run(config, tmp_path / "run", policy="fedbuff")
+    checkpoint = tmp_path / "run" / CHECKPOINT
+    with np.load(checkpoint) as file:
+        arrays = dict(file)
+    assert arrays.pop("clients_ready").size
+    np.savez(checkpoint, **arrays)
+    with pytest.raises(InputError, match=r"must be a checkpoint of this version of fedtempo.*ready.*to start again"):
+        whole_run(config, tmp_path / "run", policy="fedbuff")
 
 
 def test_a_checkpoint_that_is_no_checkpoint_is_passed_over(config, tmp_path):

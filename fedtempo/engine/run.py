@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fedtempo.checks import InputError
 from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RunFiles
 
-CHECKPOINT_SECONDS = 10.0
+CHECKPOINT_SECONDS = 10.0  # between two
+QUICK = 0.5  # seconds to write one; those of large fleets that take longer come as many times less often
 
 Progress = Callable[[Any, dict[str, Any]], None]  # called with the loop and the record of each round
 
@@ -25,7 +27,7 @@ def run_into(files: RunFiles, loop: Loop, progress: Progress) -> dict[str, Any]:
             return summary
         state = files.open()
         if state is not None:
-            loop.restore(*state)
+            _restore(loop, state, files)
         elif loop.resumable:
             files.save(*loop.state())
         return _run(loop, files, progress)
@@ -33,8 +35,18 @@ def run_into(files: RunFiles, loop: Loop, progress: Progress) -> dict[str, Any]:
         files.close()
 
 
+def _restore(loop: Loop, state: tuple[dict[str, Any], dict[str, Any]], files: RunFiles) -> None:
+    try:
+        loop.restore(*state)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{files.checkpoint} must be a checkpoint of this version of fedtempo, got one without {error}; "
+            f"go on with the version that wrote it, or delete {files.folder} to start again"
+        ) from error
+
+
 def _run(loop: Loop, files: RunFiles, progress: Progress) -> dict[str, Any]:
-    saved, record = time.monotonic(), {}
+    saved, pause, record = time.monotonic(), CHECKPOINT_SECONDS, {}
     try:
         with _stop_between_rounds() as stopped:
             for record in loop.rounds():
@@ -42,9 +54,11 @@ def _run(loop: Loop, files: RunFiles, progress: Progress) -> dict[str, Any]:
                 progress(loop, record)
                 if loop.ended is not None:
                     continue  # no checkpoint: this round may have been evaluated for being the last
-                if loop.resumable and (stopped or time.monotonic() - saved > CHECKPOINT_SECONDS):
+                if loop.resumable and (stopped or time.monotonic() - saved > pause):
+                    begun = time.monotonic()
                     files.save(*loop.state())
                     saved = time.monotonic()
+                    pause = CHECKPOINT_SECONDS * max(1.0, (saved - begun) / QUICK)
                 if stopped:
                     raise KeyboardInterrupt
     except DivergedError as error:

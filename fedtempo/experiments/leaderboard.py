@@ -20,7 +20,7 @@ from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.readback import write_csv
-from fedtempo.experiments.results import ORACLES
+from fedtempo.experiments.results import ORACLES, code_of
 from fedtempo.experiments.tables import NOTHING, amount, markdown, multiple
 from fedtempo.experiments.tuning import FIRST_SEED, Candidate, at_the_edge, best_of, candidates
 from fedtempo.files import whole_file
@@ -199,7 +199,8 @@ def rank(
     data = contest.world_said(next(iter(ranked.values()))[0].runs[0].header.get("data", ""))
     lines = [
         f"# {title}",
-        f"Made by `{made_by}`. Data: {data}. [Each run]({path.stem}.csv).",
+        f"Made by `{made_by}` with {code_of([run for found in ranked.values() for one in found for run in one.runs])}. "
+        f"Data: {data}. [Each run]({path.stem}.csv).",
         f"![Ranking]({path.stem}.png)",
         ranking_table(ranked, chosen, target),
     ]

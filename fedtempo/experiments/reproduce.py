@@ -1,7 +1,6 @@
 """The paper's tables and figures, from runs to Markdown and pictures beside the paper's own numbers."""
 
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,7 +16,7 @@ from fedtempo.experiments.config import Experiment, for_policy, read_experiment
 from fedtempo.experiments.figures import draw_comparison
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.paper import CONFIGS, IMPACT_ACCURACY, IMPACT_LOSS, IMPACT_OF_K, MODELS, SETUPS
-from fedtempo.experiments.results import Run, read_run
+from fedtempo.experiments.results import Run, code_of, read_run
 from fedtempo.experiments.runner import load_trainer, make_policy
 from fedtempo.experiments.tables import (
     estimate,
@@ -284,23 +283,11 @@ def _about(runs: Sequence[Run], given: Reproduction, command: str) -> str:
     configs = "" if given.configs == CONFIGS else f" --configs {shlex.quote(str(given.configs))}"
     end = limits(runs[0].header["config"]["stop"])
     return (
-        f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}{configs}` with {_code(runs)}. Data: "
+        f"Made by `fedtempo {command} --seeds {seeds}{first}{preset}{configs}` with {code_of(runs)}. Data: "
         f"{runs[0].header['data']}. Times are simulated seconds, mean ± standard deviation over seeds. Runs end after "
         f"{end} of training: those that did not reach a target by then enter with all the time they took, and are "
         "counted; bounds are marked."
     )
-
-
-def _code(runs: Sequence[Run]) -> str:
-    """Say with what code runs were made, and how many where they were made with several."""
-    found: Counter[str] = Counter()
-    for run in runs:
-        versions, commit = run.header.get("versions", {}), run.header.get("commit")
-        known = "" if commit is None else f", commit {commit}"
-        found[f"fedtempo {versions.get('fedtempo')}, numpy {versions.get('numpy')}{known}"] += 1
-    if len(found) == 1:
-        return next(iter(found))
-    return "; ".join(f"{said} ({count} of {len(runs)} runs)" for said, count in found.items())
 
 
 def _write(path: Path, parts: list[str]) -> Path:

@@ -1,6 +1,7 @@
 """Runs as their records tell: curves of the training phase, and when each target was reached."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -120,3 +121,15 @@ def by_policy(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 def _numbers(values: Iterable[float | None]) -> Vector:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def code_of(runs: Sequence[Run]) -> str:
+    """Say with what code runs were made, and how many where they were made with several."""
+    found: Counter[str] = Counter()
+    for run in runs:
+        versions, commit = run.header.get("versions", {}), run.header.get("commit")
+        known = "" if commit is None else f", commit {commit}"
+        found[f"fedtempo {versions.get('fedtempo')}, numpy {versions.get('numpy')}{known}"] += 1
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{said} ({count} of {len(runs)} runs)" for said, count in found.items())
