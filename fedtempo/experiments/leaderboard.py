@@ -3,8 +3,8 @@
 One procedure for all: every policy tries the same grid of step sizes and cohort sizes, where momentum is allowed of
 momenta too (none is one of them), on draws of the data and seeds that the ranking does not use; what missed the target
 least often, then took least time, is run on the draws and seeds of the ranking. A policy's settings have a short time
-at first, and longer ones only until one of them reached the target in each run. The ranking goes by the same two:
-missed runs, then time.
+at first, and longer ones only until one of them reached the target in each run; what would have been faster on average
+but slower in one run loses by that. The ranking goes by the same two: missed runs, then time.
 """
 
 from collections.abc import Callable, Sequence
