@@ -16,6 +16,7 @@ from fedtempo.simulator.times import TimesSpec
 from fedtempo.simulator.traces import naming
 
 DEFAULT_PRESET = "paper"
+LATER_SETTINGS = ("evaluate_growth",)  # of training
 MOST_DRAWS = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
 
 
@@ -169,9 +170,13 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
 
 
 def settings_of(experiment: Experiment, policy: str) -> dict[str, Any]:
-    """Return all that the runs of a policy depend on as a plain table: defaults filled in, names left out."""
+    """Return all that the runs of a policy depend on as a plain table: defaults filled in, names left out.
+
+    Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
+    """
     training, options = for_policy(experiment, policy)
-    return asdict(experiment) | {"training": asdict(training), "policy": options, "name": None, "preset": None}
+    settings = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
+    return asdict(experiment) | {"training": settings, "policy": options, "name": None, "preset": None}
 
 
 def files_of(experiment: Experiment) -> dict[str, Any]:
