@@ -606,6 +606,23 @@ def test_the_server_of_a_link_stops_with_callers_waiting():
     assert threading.active_count() == threads
 
 
+def test_the_server_of_a_link_stops_before_a_callers_thread_has_begun(monkeypatch):
+    serve = link_control._Server.serve
+
+    def late(server, caller):
+        time.sleep(0.5)
+        serve(server, caller)
+
+    monkeypatch.setattr(link_control._Server, "serve", late)
+    threads, server = threading.active_count(), LinkServer(Notes())
+    server.start()
+    with socket.create_connection(server.address, timeout=5.0):
+        eventually(lambda: threading.active_count() == threads + 2)
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 0.8 * link_control.REQUEST_TIMEOUT
+
+
 def meter_of(rate, *pieces):
     """Return what a meter sees of pieces (seconds, bytes sent in each, bytes received in each), in looks of 20 ms."""
     now, sent, received = 100.0, 5_000, 7_000

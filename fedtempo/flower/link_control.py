@@ -4,6 +4,7 @@ The token is what lets a caller in. It goes over the wire as it is: keep to the 
 nobody else listens to.
 """
 
+import contextlib
 import hmac
 import json
 import secrets
@@ -122,17 +123,22 @@ class _Server(socketserver.ThreadingTCPServer):
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Note a caller before its thread begins, which ``cut_off`` may come before."""
+        with self._lock:
+            self._callers.add(request)
+        super().process_request(request, client_address)
+
     def cut_off(self) -> None:
         """Wake up whoever waits for a caller."""
         with self._lock:
             for caller in self._callers:
-                caller.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # who has left
+                    caller.shutdown(socket.SHUT_RDWR)
 
     def serve(self, caller: socket.socket) -> None:
         """Answer one call."""
         caller.settimeout(REQUEST_TIMEOUT)
-        with self._lock:
-            self._callers.add(caller)
         try:
             with caller.makefile("rb") as lines:
                 answer = self._answer(lines.readline(LINE_BYTES))
