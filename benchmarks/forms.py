@@ -38,6 +38,7 @@ FORMS = {
     "tempo, draws by data share": Form("tempo", {"floor": 1.0}, {}),
     "tempo, synchronous": Form("tempo", {"overlap": False}, {}),
     "tempo without memory, K = 2": Form("tempo", {"memory": False}, {"cohort_size": 2}),
+    "tempo with a memory of 8 bits": Form("tempo", {"memory_bits": 8}, {}),
     "tempo that chooses E": Form("tempo", {"choose_local_steps": True}, {}),
     "weighted, K = 2": Form("weighted", {}, {"cohort_size": 2}),
     "weighted with a server memory, K = 2": Form("weighted", {}, {"cohort_size": 2, "server_memory": True}),
