@@ -17,7 +17,7 @@ carry no more updates in the same time.
 
 Weights p_i/(K q_i) would make each step unbiased; they are cut at ``largest_factor`` p_i, in a large fleet nearly all
 of them, so that most of what is new enters with the next steps, of which the memory holds the whole direction: as in
-SAG, steps lag behind, and are far less noisy. ``largest_factor = inf`` keeps the unbiased form, which takes 1.8 times
+SAG, steps lag behind, and are far less noisy. ``largest_factor = inf`` keeps the unbiased form, which takes 2.3 times
 as long (benchmarks/forms.md). With ``memory = false`` the server remembers nothing, for models or fleets too large for
 it even with ``memory_bits = 8``: weights are never cut then.
 
