@@ -70,7 +70,7 @@ ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 SURPRISE_TO_FOLLOW = 0.8  # below which a memory that is not followed would do well
 SMALL_COHORT = 4
-# Where what clients tell turns back on what they told before, steps are too long: those who start take shorter ones.
+# Where what clients tell turns back on what they told before, steps are too long, and become shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
 SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
