@@ -1,6 +1,6 @@
 """What other constants of tempo would bring: seconds to the target over several draws of a setup.
 
-    python benchmarks/constants.py setup1 --draws 1000:1010 --step-size 0.1 SMALL_COHORT=3 SMALL_COHORT=5,FLOOR=0.2
+    python benchmarks/constants.py setup1 --draws 1000:1010 --step-size 0.1 SMALL_COHORT=3 "SMALL_COHORT=5;FLOOR=0.2"
 
 Each variant names constants of fedtempo/policies/tempo.py or novelty.py; tempo as it is runs beside them, on the same
 draws (of data, times and training) at preset best. Prints a line for each: the geometric mean, in which runs that
@@ -10,7 +10,7 @@ missed the target enter at the limit, and every draw.
 import argparse
 import ast
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from unittest.mock import patch
@@ -18,6 +18,7 @@ from unittest.mock import patch
 import numpy as np
 from joblib import Parallel, delayed
 
+from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.runner import make_simulation, one_thread
 from fedtempo.policies import novelty, tempo
@@ -34,7 +35,7 @@ def seconds(setup: str, policy: str, variant: str, draw: int, seed: int, trainin
         "stop": {"max_time": limit},
     }  # fmt: skip
     experiment, _ = read_experiment(CONFIGS / f"{setup}.toml", "best", over=over)
-    with one_thread(experiment), changed(variant):
+    with one_thread(experiment), changed(variant), suppress(DivergedError):
         simulation = make_simulation(experiment, policy, seed)
         for _ in simulation.rounds():
             if simulation.reached["loss"] is not None:
@@ -46,7 +47,7 @@ def seconds(setup: str, policy: str, variant: str, draw: int, seed: int, trainin
 def changed(variant: str) -> Iterator[None]:
     """Give the constants that a variant names other values for a while."""
     with ExitStack() as stack:
-        for name, value in (part.split("=") for part in variant.split(",") if part):
+        for name, value in (part.split("=", 1) for part in variant.split(";") if part):
             module = tempo if hasattr(tempo, name) else novelty
             stack.enter_context(patch.object(module, name, ast.literal_eval(value)))
         yield
@@ -56,16 +57,16 @@ def main() -> None:
     """Run all variants on all draws."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("setup", choices=("setup1", "setup2", "setup3"))
-    parser.add_argument("variants", nargs="*", metavar="NAME=VALUE[,NAME=VALUE]")
+    parser.add_argument("variants", nargs="*", metavar="NAME=VALUE[;NAME=VALUE]")
     parser.add_argument("--policy", default="tempo", help="another one, to compare with")
-    parser.add_argument("--draws", default="1000:1010", help="first:last+1")
+    parser.add_argument("--draws", default="1000:1010", help="the first, and the one after the last")
     parser.add_argument("--seeds", type=int, default=1, help="of training, for each draw")
     parser.add_argument("--step-size", type=float)
     parser.add_argument("--cohort-size", type=int)
     parser.add_argument("--server-momentum", type=float)
     parser.add_argument("--limit", type=float, default=3000.0, help="simulated seconds")
     parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     names = ("step_size", "cohort_size", "server_momentum")
     training = {name: value for name in names if (value := getattr(given, name)) is not None}
     draws = range(*map(int, given.draws.split(":")))

@@ -296,7 +296,8 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     assert not plan.follow_memory, "nobody told twice"
     assert (plan.wait_for, plan.weights.tolist()) == (6, pytest.approx([1 / 6] * len(plan.start)))
     assert not step(1.0).follow_memory
-    assert step(0.7).follow_memory
+    assert not step(0.7).follow_memory
+    assert step(0.65).follow_memory
     followed = [step(1.5).follow_memory for _ in range(40)]
     assert followed == sorted(followed, reverse=True), "once only does it give up"
     assert 10 < sum(followed) < 30
@@ -306,6 +307,15 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     caution = policy.caution
     assert [step().follow_memory for _ in range(50)] == [True] * 50
     assert policy.caution == caution, "nobody told anything new"
+
+
+@pytest.mark.parametrize(("clients", "surprise", "follow"), [(1, 0.55, False), (1, 0.45, True), (4, 0.6, True)])
+def test_a_memory_that_few_have_tried_must_hold_better(clients, surprise, follow):
+    policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
+    for name, value in (("whole", 1.0), ("before", 1.0), ("new_part", surprise)):
+        getattr(policy.novelty, name)[:clients] = value
+    policy.novelty.told_again = True
+    assert policy.plan(context()).follow_memory == follow
 
 
 @pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
@@ -334,6 +344,35 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     assert step(0.5) == pytest.approx(math.exp(-0.3 * 0.5 + 0.1 * (1 - momentum) * 0.5))
     assert [step(-1.0) for _ in range(20)][-1] == pytest.approx(0.1), "never so short that training stands still"
     assert [step(1.0) for _ in range(200)][-1] == 1.0
+
+
+def test_steps_are_shorter_where_losses_lie_above_those_at_first_and_wait_until_they_are_well_below():
+    policy = Tempo(setting(np.full(40, 1 / 40)))
+    policy.novelty.whole[:] = policy.novelty.before[:] = 1.0  # directions agree
+    policy.novelty.first_loss[:] = 2.0
+
+    def step(loss):
+        policy.novelty.last_loss[:] = loss
+        policy.flying, policy.novelty.told_again = 0, True
+        return policy.plan(context()).step_factor
+
+    assert step(1.9) == 1.0
+    shorter = step(4.0)
+    assert shorter == pytest.approx(math.exp(-tempo.SHORTEN * math.log(2)))
+    assert step(1.9) == shorter, "not well below yet"
+    assert shorter < step(1.5) < 1.0
+    for _ in range(100):
+        step(1e6)
+    assert step(1e6) == tempo.SHORTEST
+
+
+def test_losses_are_compared_by_data_among_those_who_told_both_times():
+    novelty = Novelty(np.array([0.5, 0.3, 0.2]), grows=True)
+    for round_index, losses in enumerate([[2.0, 1.0, np.nan], [1.0, 3.0, 0.5]]):
+        novelty.observe(report_of(RoundPlan(members=[0, 1, 2], weights=np.ones(3)), round_index, losses), 0.0)
+        if round_index == 0:
+            assert novelty.loss_over_first == 0.0, "nobody told twice"
+    assert novelty.loss_over_first == pytest.approx((0.5 * 1 + 0.3 * 3 + 0.2 * 0.5) / (0.5 * 2 + 0.3 * 1 + 0.2 * 0.5))
 
 
 def test_the_agreement_is_the_cosine_of_what_was_told_last_and_before():

@@ -68,10 +68,13 @@ ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # end nearly a synchronous round. Caution goes as slowly as the momentum forgets. Where the greatest caution does not
 # help, the memory is not followed any more, until it would have done well again.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
-SURPRISE_TO_FOLLOW = 0.8  # below which a memory that is not followed would do well
+# A memory that is not followed would do well below the first, less the second over the number of those who told again.
+SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.2
 SMALL_COHORT = 4
-# Where what clients tell turns back on what they told before, steps are too long, and become shorter.
-SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
+# Where what clients tell turns back on what they told before, or their losses lie above those at first, steps are too
+# long, and become shorter.
+SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement or of the losses' logarithm
+LOSS_TO_LENGTHEN = 0.8  # of the losses at first: above, steps do not grow again
 SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
@@ -234,13 +237,20 @@ class Tempo:
         gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
         caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
         self.caution = min(max(caution, 1.0), self.most_caution)
-        agreement = self.novelty.agreement
-        gain = SHORTEN if agreement < 0 else LENGTHEN * self.forgetting
-        factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * agreement)
-        self.step_factor = min(max(factor, SHORTEST), 1.0)
+        self._shorten_or_lengthen(steps)
         if self.largest_factor < math.inf:
-            holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW
+            enough = SURPRISE_TO_FOLLOW - DOUBT / max(self.novelty.clients_told_again, 1)
+            holds = self.follows_memory or surprise < enough
             self.follows_memory = holds and self.caution < self.most_caution
+
+    def _shorten_or_lengthen(self, steps: int) -> None:
+        """Let the step size follow whether directions agree, and whether training is better off than at its start."""
+        trend, losses = self.novelty.agreement, self.novelty.loss_over_first
+        if losses > LOSS_TO_LENGTHEN:
+            trend = min(trend, 0.0) - min(max(math.log(losses), 0.0), 1.0)
+        gain = SHORTEN if trend < 0 else LENGTHEN * self.forgetting
+        factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * trend)
+        self.step_factor = min(max(factor, SHORTEST), 1.0)
 
     def _care(self) -> float:
         return self.caution if self.follows_memory else self.most_caution
