@@ -346,7 +346,7 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     assert [step(1.0) for _ in range(200)][-1] == 1.0
 
 
-def test_steps_are_shorter_where_losses_lie_above_those_at_first_and_wait_until_they_are_well_below():
+def test_steps_are_shorter_where_losses_swing_up_and_grow_again_only_once_they_have_come_down():
     policy = Tempo(setting(np.full(40, 1 / 40)))
     policy.novelty.whole[:] = policy.novelty.before[:] = 1.0  # directions agree
     policy.novelty.first_loss[:] = 2.0
@@ -356,12 +356,13 @@ def test_steps_are_shorter_where_losses_lie_above_those_at_first_and_wait_until_
         policy.flying, policy.novelty.told_again = 0, True
         return policy.plan(context()).step_factor
 
-    assert step(1.9) == 1.0
+    assert [step(loss) for loss in (4.0, 1.0, 1.4)] == [1.0] * 3, "no swing beyond the lowest times 1.5"
+    lowest = policy.lowest_losses * tempo.LOWEST_RISES
     shorter = step(4.0)
-    assert shorter == pytest.approx(math.exp(-tempo.SHORTEN * math.log(2)))
-    assert step(1.9) == shorter, "not well below yet"
-    assert shorter < step(1.5) < 1.0
-    for _ in range(100):
+    assert shorter == pytest.approx((4.0 / 2.0 / lowest / tempo.SWING) ** -tempo.SHORTEN)
+    assert step(1.4) == shorter, "not down yet"
+    assert shorter < step(1.1) < 1.0
+    for _ in range(10):
         step(1e6)
     assert step(1e6) == tempo.SHORTEST
 

@@ -73,7 +73,7 @@ class Novelty:
     def loss_over_first(self) -> float:
         """Losses of local training when clients last told over those when they first did, by their data; 0: unknown.
 
-        Of those who told twice at least. Above 1, training is worse off than at its start.
+        Of those who told twice at least.
         """
         share = self._share_told_again()
         first = float(share @ self.first_loss)

@@ -8,8 +8,8 @@ while others compute and upload, so that the link is never idle and computing ta
 
 That takes a memory that holds. Where it was not seen to hold yet, and where it fails for good, as with networks whose
 directions turn within a few steps, a step is the mean of a cohort of arrivals, with weights p/π over their sum. And it
-takes steps that are not too long: where clients' directions turn back on those before, step sizes fall below the
-engine's until they do not.
+takes steps that are not too long: where clients' directions turn back on those before, or their losses swing up, step
+sizes fall below the engine's until they do not.
 
 How many updates a step takes: one, more while part of the data was never heard, and 1/(1 - m) times as many with
 server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
@@ -71,10 +71,12 @@ GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 # A memory that is not followed would do well below the first, less the second over the number of those who told again.
 SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.2
 SMALL_COHORT = 4
-# Where what clients tell turns back on what they told before, or their losses lie above those at first, steps are too
-# long, and become shorter.
+# Where what clients tell turns back on what they told before, or their losses swing up, steps are too long, and become
+# shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement or of the losses' logarithm
-LOSS_TO_LENGTHEN = 0.8  # of the losses at first: above, steps do not grow again
+SWING = 1.5  # losses over the lowest so far: above, steps become shorter
+CALM = 1.2  # above, they do not grow again
+LOWEST_RISES = 1.01  # times in each step: the lowest that few clients told is forgotten
 SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
@@ -131,6 +133,7 @@ class Tempo:
         # What was never tried is not followed: a step is the mean of those who arrive. Unbiased steps need no trust.
         self.follows_memory = self.largest_factor == math.inf
         self.step_factor = 1.0  # of the engine's step size
+        self.lowest_losses = 0.0  # over those at first; 0: unknown
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
         self.expected_noise = 0.0
@@ -244,10 +247,14 @@ class Tempo:
             self.follows_memory = holds and self.caution < self.most_caution
 
     def _shorten_or_lengthen(self, steps: int) -> None:
-        """Let the step size follow whether directions agree, and whether training is better off than at its start."""
+        """Let the step size follow whether directions agree, and whether losses swing."""
         trend, losses = self.novelty.agreement, self.novelty.loss_over_first
-        if losses > LOSS_TO_LENGTHEN:
-            trend = min(trend, 0.0) - min(max(math.log(losses), 0.0), 1.0)
+        if losses:
+            lowest = self.lowest_losses * LOWEST_RISES**steps
+            self.lowest_losses = min(losses, lowest) if lowest else losses
+            swing = losses / self.lowest_losses
+            if swing > CALM:
+                trend = min(trend, 0.0) - min(max(math.log(swing / SWING), 0.0), 1.0)
         gain = SHORTEN if trend < 0 else LENGTHEN * self.forgetting
         factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * trend)
         self.step_factor = min(max(factor, SHORTEST), 1.0)
@@ -327,6 +334,6 @@ class Tempo:
 LEARNERS = ("presence", "times", "novelty", "paths")
 ARRAYS = ("cost", "sampling_prob")
 STATE = (
-    "age", "ahead", "caution", "flying", "follows_memory", "step_factor", "theta",
+    "age", "ahead", "caution", "flying", "follows_memory", "lowest_losses", "step_factor", "theta",
     "fixed_cost", "expected_noise",
 )  # fmt: skip
