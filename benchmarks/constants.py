@@ -2,9 +2,10 @@
 
     python benchmarks/constants.py setup1 --draws 1000:1010 --step-size 0.1 SMALL_COHORT=3 "SMALL_COHORT=5;FLOOR=0.2"
 
-Each variant names constants of fedtempo/policies/tempo.py or novelty.py; tempo as it is runs beside them, on the same
-draws (of data, times and training) at preset best. Prints a line for each: the geometric mean, in which runs that
-missed the target enter at the limit, the updates that arrived in a run, the seconds that each took, and every draw.
+Each variant names constants of tempo.py, novelty.py or losses.py in fedtempo/policies; tempo as it is runs beside them,
+on the same draws (of data, times and training) at preset best. Prints a line for each: the geometric mean, in which
+runs that missed the target enter at the limit, the updates that arrived in a run, the seconds that each took, and
+every draw.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import numpy as np
@@ -20,11 +22,13 @@ from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.leaderboard import GRIDS, LOOKS_APART
 from fedtempo.experiments.runner import make_simulation, one_thread
-from fedtempo.policies import novelty, tempo
+from fedtempo.policies import losses, novelty, tempo
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-LOOKS_APART = 0.01  # times the time so far, as in leaderboards
+MODULES = tempo, novelty, losses
+BETWEEN_SEEDS = 10_000  # of one draw and the next
 
 
 def outcome(
@@ -48,13 +52,23 @@ def outcome(
     return np.inf if reached is None else reached, updates, simulation.time
 
 
+def constants(variant: str) -> list[tuple[ModuleType, str, object]]:
+    """Return what a variant names: where each constant stands, and its value."""
+    found = []
+    for name, value in (part.split("=", 1) for part in variant.split(";") if part):
+        places = [module for module in MODULES if name.isupper() and hasattr(module, name)]
+        if not places:
+            raise SystemExit(f"a variant must name constants of tempo.py, novelty.py or losses.py, got {name}")
+        found.append((places[0], name, ast.literal_eval(value)))
+    return found
+
+
 @contextmanager
 def changed(variant: str) -> Iterator[None]:
     """Give the constants that a variant names other values for a while."""
     with ExitStack() as stack:
-        for name, value in (part.split("=", 1) for part in variant.split(";") if part):
-            module = tempo if hasattr(tempo, name) else novelty
-            stack.enter_context(patch.object(module, name, ast.literal_eval(value)))
+        for module, name, value in constants(variant):
+            stack.enter_context(patch.object(module, name, value))
         yield
 
 
@@ -69,20 +83,25 @@ def main() -> None:
     parser.add_argument("--step-size", type=float)
     parser.add_argument("--cohort-size", type=int)
     parser.add_argument("--server-momentum", type=float)
-    parser.add_argument("--limit", type=float, default=3000.0, help="simulated seconds")
+    parser.add_argument("--limit", type=float, help="simulated seconds; that of leaderboards unless given")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_intermixed_args()
+    if given.policy != "tempo" and given.variants:
+        parser.error(f"variants are of tempo, got {given.policy}")
+    for variant in given.variants:
+        constants(variant)
+    limit = GRIDS[given.setup].time_limit if given.limit is None else given.limit
     names = ("step_size", "cohort_size", "server_momentum")
     training = {name: value for name in names if (value := getattr(given, name)) is not None}
     draws = range(*map(int, given.draws.split(":")))
     runs = list(product(draws, range(given.seeds)))
     for variant in ["", *given.variants]:
         ends = Parallel(n_jobs=given.jobs)(
-            delayed(outcome)(given.setup, given.policy, variant, draw, draw + seed, training, given.limit)
+            delayed(outcome)(given.setup, given.policy, variant, draw, draw + BETWEEN_SEEDS * seed, training, limit)
             for draw, seed in runs
         )
         found, updates, spent = np.array(ends).T
-        mean = np.exp(np.log(np.minimum(found, given.limit)).mean())
+        mean = np.exp(np.log(np.minimum(found, limit)).mean())
         each = " ".join(f"{time:.0f}" if np.isfinite(time) else "-" for time in found)
         said = f"{mean:.1f} | {np.isinf(found).sum()} missed | {updates.mean():.0f} updates of "
         print(f"{variant or given.policy} | {said}{spent.sum() / updates.sum():.2f} s | {each}", flush=True)

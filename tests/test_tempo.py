@@ -17,6 +17,7 @@ from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies import tempo
+from fedtempo.policies.losses import RISE, Losses
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan
 from fedtempo.policies.tempo import Tempo
@@ -268,7 +269,7 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     def observe(surprise, steps):
         policy.novelty.new_part[:] = surprise
         for _ in range(steps):
-            policy.flying, policy.novelty.told_again = 0, True
+            policy.flying, policy.novelty.news = 0, True
             plan = policy.plan(context())
         return len(plan.start)
 
@@ -289,20 +290,20 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     def step(surprise=None):
         if surprise is not None:
             policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, surprise
-        policy.flying, policy.novelty.told_again = 0, surprise is not None
+        policy.flying, policy.novelty.news = 0, surprise is not None
         return policy.plan(context())
 
     plan = step()
     assert not plan.follow_memory, "nobody told twice"
     assert (plan.wait_for, plan.weights.tolist()) == (6, pytest.approx([1 / 6] * len(plan.start)))
     assert not step(1.0).follow_memory
-    assert not step(0.7).follow_memory
+    assert not step(0.72).follow_memory
     assert step(0.65).follow_memory
     followed = [step(1.5).follow_memory for _ in range(40)]
     assert followed == sorted(followed, reverse=True), "once only does it give up"
     assert 10 < sum(followed) < 30
     assert not step(0.9).follow_memory
-    assert not any(step(0.7).follow_memory for _ in range(50)), "caution is at its greatest, and stays there"
+    assert not any(step(0.65).follow_memory for _ in range(50)), "caution is at its greatest, and stays there"
     assert step(0.3).follow_memory
     caution = policy.caution
     assert [step().follow_memory for _ in range(50)] == [True] * 50
@@ -314,7 +315,7 @@ def test_a_memory_that_few_have_tried_must_hold_better(clients, surprise, follow
     policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
     for name, value in (("whole", 1.0), ("before", 1.0), ("new_part", surprise)):
         getattr(policy.novelty, name)[:clients] = value
-    policy.novelty.told_again = True
+    policy.novelty.news = True
     assert policy.plan(context()).follow_memory == follow
 
 
@@ -323,7 +324,7 @@ def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options
     policy = Tempo(setting(SHARE, options=options))
     policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, 2.0
     for _ in range(100):
-        policy.flying, policy.novelty.told_again = 0, True
+        policy.flying, policy.novelty.news = 0, True
         assert policy.plan(context()).follow_memory
 
 
@@ -335,7 +336,7 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     def step(cosine):
         policy.novelty.whole[:], policy.novelty.before[:] = 4.0, 1.0
         policy.novelty.new_part[:] = 5.0 - 4.0 * cosine  # ‖D - y‖² with ‖D‖ = 2 and ‖y‖ = 1
-        policy.flying, policy.novelty.told_again = 0, True
+        policy.flying, policy.novelty.news = 0, True
         return policy.plan(context()).step_factor
 
     assert policy.plan(context()).step_factor == 1.0
@@ -346,34 +347,66 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     assert [step(1.0) for _ in range(200)][-1] == 1.0
 
 
-def test_steps_are_shorter_where_losses_swing_up_and_grow_again_only_once_they_have_come_down():
-    policy = Tempo(setting(np.full(40, 1 / 40)))
+@pytest.mark.parametrize("options", [{}, {"overlap": False}, {"memory": False}], ids=["plain", "rounds", "no memory"])
+def test_steps_are_shorter_where_losses_swing_up_and_grow_again_only_once_they_have_come_down(options):
+    policy = Tempo(setting(np.full(40, 1 / 40), options=options))
     policy.novelty.whole[:] = policy.novelty.before[:] = 1.0  # directions agree
-    policy.novelty.first_loss[:] = 2.0
+    policy.losses.count[:], policy.losses.lowest[:] = 2, 1.0
 
     def step(loss):
-        policy.novelty.last_loss[:] = loss
-        policy.flying, policy.novelty.told_again = 0, True
+        policy.losses.last[:] = loss
+        policy.flying, policy.novelty.news = 0, True
         return policy.plan(context()).step_factor
 
-    assert [step(loss) for loss in (4.0, 1.0, 1.4)] == [1.0] * 3, "no swing beyond the lowest times 1.5"
-    lowest = policy.lowest_losses * tempo.LOWEST_RISES
-    shorter = step(4.0)
-    assert shorter == pytest.approx((4.0 / 2.0 / lowest / tempo.SWING) ** -tempo.SHORTEN)
-    assert step(1.4) == shorter, "not down yet"
-    assert shorter < step(1.1) < 1.0
-    for _ in range(10):
-        step(1e6)
-    assert step(1e6) == tempo.SHORTEST
+    assert [step(loss) for loss in (1.0, 1.4)] == [1.0] * 2
+    shorter = step(3.0)
+    assert shorter == pytest.approx((3.0 / tempo.SWING) ** -tempo.SHORTEN)
+    assert step(1.3) == shorter, "not down yet"
+    longer = step(1.1)
+    assert shorter < longer < 1.0
+    assert step(1e100) == pytest.approx(longer * math.exp(-tempo.SHORTEN)), "however high"
+    assert [step(1e100) for _ in range(10)][-1] == tempo.SHORTEST
 
 
-def test_losses_are_compared_by_data_among_those_who_told_both_times():
-    novelty = Novelty(np.array([0.5, 0.3, 0.2]), grows=True)
-    for round_index, losses in enumerate([[2.0, 1.0, np.nan], [1.0, 3.0, 0.5]]):
-        novelty.observe(report_of(RoundPlan(members=[0, 1, 2], weights=np.ones(3)), round_index, losses), 0.0)
-        if round_index == 0:
-            assert novelty.loss_over_first == 0.0, "nobody told twice"
-    assert novelty.loss_over_first == pytest.approx((0.5 * 1 + 0.3 * 3 + 0.2 * 0.5) / (0.5 * 2 + 0.3 * 1 + 0.2 * 0.5))
+def losses_of(share, rounds):
+    losses, everyone = Losses(np.array(share)), RoundPlan(members=range(len(share)), weights=np.ones(len(share)))
+    for round_index, told in rounds.items():
+        losses.observe(report_of(everyone, round_index, told))
+    return losses
+
+
+def test_each_client_is_compared_with_the_lowest_loss_that_it_has_told():
+    share, first = [0.5, 0.3, 0.2], [2.0, 0.01, 5.0]
+    assert losses_of(share, {0: first}).swing == 1.0, "nobody told twice"
+    assert losses_of(share, {0: first, 1: first}).swing == 1.0
+    assert losses_of(share, {0: first, 1: [1.0, 0.005, 2.0]}).swing == 1.0
+    swing = losses_of(share, {0: first, 1: [6.0, 0.03, 1.0]}).swing
+    lowest = 0.5 * 2.0 * RISE + 0.3 * 0.01 * RISE + 0.2 * 1.0
+    assert swing == pytest.approx((0.5 * 6.0 + 0.3 * 0.03 + 0.2 * 1.0) / lowest)
+    assert losses_of([1.0], {0: [1.0], 100: [10.0]}).swing == 1.0, "by then the first is forgotten"
+    assert losses_of([1.0], {0: [1.0], 10**7: [10.0]}).swing == 1.0
+
+
+@pytest.mark.parametrize(("told", "swing"), [(math.nan, 1.0), (-1.0, 1.0), (math.inf, 1e100 / RISE), (0.0, 1.0)])
+def test_what_is_no_loss_does_not_count_but_one_without_bound_does(told, swing):
+    assert losses_of([1.0], {0: [1.0], 1: [told]}).swing == pytest.approx(swing)
+
+
+def test_without_losses_steps_follow_the_agreement_alone(data, times):
+    class Mute(Tempo):
+        def observe(self, report):
+            super().observe(replace(report, mean_loss=np.full(len(report.plan.members), np.nan)))
+
+    policy = Mute(setting(data.data_share))
+    assert run(data, times, policy, rounds=60).summary["loss"] < 0.75 * start_loss(data)
+    assert (policy.losses.swing, policy.step_factor) == (1.0, 1.0)
+
+
+def test_short_steps_grow_again_where_training_is_calm(data, times):
+    policy = Tempo(setting(data.data_share))
+    policy.step_factor = tempo.SHORTEST
+    run(data, times, policy, rounds=150)
+    assert policy.step_factor == 1.0
 
 
 def test_the_agreement_is_the_cosine_of_what_was_told_last_and_before():

@@ -36,6 +36,7 @@ from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 
 LARGEST_UPDATE = 100.0  # times the median norm of updates so far: beyond, an update is refused
 NORMS_KEPT = 100
+LOSS_NAMES = ("loss", "train-loss", "mean-loss")
 ROUNDS_OF_HEAD_STARTS = 3  # the longest of which emulated devices get
 MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
 NOTHING: Mapping[str, Any] = {}
@@ -353,8 +354,10 @@ def _loss(reply: Reply | None) -> float:
 
 
 def _loss_of(numbers: Mapping[str, Any]) -> float:
-    """Return the metric that is a loss, by its name."""
-    return next((float(value) for name, value in numbers.items() if "loss" in name.lower()), math.nan)
+    """Return the metric that is a loss, by its name: one of the usual names if there is any."""
+    named = {name.lower().replace("_", "-"): value for name, value in numbers.items() if "loss" in name.lower()}
+    usual = next((name for name in LOSS_NAMES if name in named), None)
+    return float(next(iter(named.values())) if usual is None else named[usual]) if named else math.nan
 
 
 class GridWorkers:

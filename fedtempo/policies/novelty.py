@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import Vector
 from fedtempo.policies.policy import RoundReport
 
 AGE = 20.0  # rounds after which what is new since the last update is twice what it was at once: noise comes first
@@ -32,8 +32,7 @@ class Novelty:
         self.signal = 0.0
         # Squared norms of the last residual, the last direction, and the one before; 0 where there is none.
         self.new_part, self.whole, self.before = np.zeros(size), np.zeros(size), np.zeros(size)
-        self.first_loss, self.last_loss = np.zeros(size), np.zeros(size)  # of local training; 0: not told
-        self.told_again = False  # anybody, since a policy last looked
+        self.news = False  # whether anybody told again since a policy last looked
 
     @property
     def empty(self) -> bool:
@@ -65,19 +64,11 @@ class Novelty:
         return float(share @ (self.whole + self.before - self.new_part)) / (2 * lengths) if lengths else 0.0
 
     @property
-    def clients_told_again(self) -> int:
-        """How many have told twice at least."""
-        return int(np.count_nonzero(self.before))
-
-    @property
-    def loss_over_first(self) -> float:
-        """Losses of local training when clients last told over those when they first did, by their data; 0: unknown.
-
-        Of those who told twice at least.
-        """
+    def doubt(self) -> float:
+        """How little is known of the surprise: 1 of one small client, nearing 0 where many, or all data, told again."""
         share = self._share_told_again()
-        first = float(share @ self.first_loss)
-        return float(share @ self.last_loss) / first if first else 0.0
+        total = float(share.sum())
+        return (1 - total) * float(share @ share) / total**2 if total else 1.0
 
     def _share_told_again(self) -> Vector:
         return np.where(self.before > 0, self.share, 0.0)
@@ -91,8 +82,7 @@ class Novelty:
         first = self.told[members] < 0
         self.first_total += float(squares[first].sum())
         self.first_count += int(first.sum())
-        self.told_again |= not first.all()
-        self._observe_losses(members, report.mean_loss[came])
+        self.news |= not first.all()
         self.heard += float(self.share[members[first]].sum())
         self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
         self.square[members], self.told[members] = squares, report.round_index
@@ -101,12 +91,6 @@ class Novelty:
         total = report.direction_norm**2
         seen, past = max(total - noise, LEAST_SIGNAL * total), SHARE_OF_THE_PAST if self.signal else 0.0
         self.signal = past * self.signal + (1 - past) * seen
-
-    def _observe_losses(self, members: Integers, losses: Vector) -> None:
-        told = np.isfinite(losses) & (losses > 0)
-        members, losses = members[told], losses[told]
-        self.last_loss[members] = losses
-        self.first_loss[members] = np.where(self.first_loss[members] > 0, self.first_loss[members], losses)
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""
@@ -119,5 +103,5 @@ class Novelty:
             setattr(self, name, np.array(value) if isinstance(value, list) else value)
 
 
-ARRAYS = ("square", "age", "told", "new_part", "whole", "before", "first_loss", "last_loss")
-NUMBERS = ("first_total", "first_count", "heard", "signal", "told_again")
+ARRAYS = ("square", "age", "told", "new_part", "whole", "before")
+NUMBERS = ("first_total", "first_count", "heard", "signal", "news")

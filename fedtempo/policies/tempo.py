@@ -33,6 +33,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector, check_fraction, check_positive
 from fedtempo.policies.local_steps import LocalSteps
+from fedtempo.policies.losses import Losses
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
@@ -68,15 +69,16 @@ ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # end nearly a synchronous round. Caution goes as slowly as the momentum forgets. Where the greatest caution does not
 # help, the memory is not followed any more, until it would have done well again.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
-# A memory that is not followed would do well below the first, less the second over the number of those who told again.
+# A memory that is not followed would do well where the surprise is below SURPRISE_TO_FOLLOW - DOUBT × novelty.doubt.
 SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.2
 SMALL_COHORT = 4
 # Where what clients tell turns back on what they told before, or their losses swing up, steps are too long, and become
 # shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement or of the losses' logarithm
-SWING = 1.5  # losses over the lowest so far: above, steps become shorter
-CALM = 1.2  # above, they do not grow again
-LOWEST_RISES = 1.01  # times in each step: the lowest that few clients told is forgotten
+SWING, CALM = (
+    1.5,
+    1.2,
+)  # losses over the lowest: above the first steps become shorter, above the second they do not grow
 SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
@@ -125,6 +127,7 @@ class Tempo:
         size = len(self.fleet)
         self.presence, self.times = Presence(size), ClientTimes(self.fleet)
         self.novelty = Novelty(self.fleet.data_share, grows=self.server_memory)
+        self.losses = Losses(self.fleet.data_share)
         self.paths = LocalSteps(synchronous=not self.overlap, server_momentum=m)
         self.local_steps: int | None = None  # E, where it is chosen
         self.arrivals = 1  # K of the last step
@@ -133,7 +136,6 @@ class Tempo:
         # What was never tried is not followed: a step is the mean of those who arrive. Unbiased steps need no trust.
         self.follows_memory = self.largest_factor == math.inf
         self.step_factor = 1.0  # of the engine's step size
-        self.lowest_losses = 0.0  # over those at first; 0: unknown
         self.theta, self.fixed_cost = 0.0, 0.0
         self.cost: Vector | None = None
         self.expected_noise = 0.0
@@ -155,6 +157,7 @@ class Tempo:
         self.presence.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.expected_noise)
+        self.losses.observe(report)
         if self.options["choose_local_steps"]:
             self.paths.observe(report, self.fleet.total_bandwidth)
 
@@ -232,29 +235,26 @@ class Tempo:
         return there[chosen], inclusion[chosen]
 
     def _take_care(self, steps: int) -> None:
-        """Let caution follow how well the memory did in the last steps."""
-        if not (self.server_memory and self.novelty.told_again):
+        """Follow what was learned in the last steps: how long steps are, how careful, whether along the memory."""
+        if not self.novelty.news:
             return
-        self.novelty.told_again = False
+        self.novelty.news = False
+        self._shorten_or_lengthen(steps)
+        if not self.server_memory:
+            return
         surprise = self.novelty.surprise
         gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
         caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
         self.caution = min(max(caution, 1.0), self.most_caution)
-        self._shorten_or_lengthen(steps)
         if self.largest_factor < math.inf:
-            enough = SURPRISE_TO_FOLLOW - DOUBT / max(self.novelty.clients_told_again, 1)
-            holds = self.follows_memory or surprise < enough
+            holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW - DOUBT * self.novelty.doubt
             self.follows_memory = holds and self.caution < self.most_caution
 
     def _shorten_or_lengthen(self, steps: int) -> None:
-        """Let the step size follow whether directions agree, and whether losses swing."""
-        trend, losses = self.novelty.agreement, self.novelty.loss_over_first
-        if losses:
-            lowest = self.lowest_losses * LOWEST_RISES**steps
-            self.lowest_losses = min(losses, lowest) if lowest else losses
-            swing = losses / self.lowest_losses
-            if swing > CALM:
-                trend = min(trend, 0.0) - min(max(math.log(swing / SWING), 0.0), 1.0)
+        """Let the step size follow whether directions agree, where they are remembered, and whether losses swing."""
+        trend, swing = self.novelty.agreement if self.server_memory else 1.0, self.losses.swing
+        if swing > CALM:
+            trend = min(trend, 0.0) - min(max(math.log(swing / SWING), 0.0), 1.0)
         gain = SHORTEN if trend < 0 else LENGTHEN * self.forgetting
         factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * trend)
         self.step_factor = min(max(factor, SHORTEST), 1.0)
@@ -331,9 +331,9 @@ class Tempo:
         self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
 
 
-LEARNERS = ("presence", "times", "novelty", "paths")
+LEARNERS = ("presence", "times", "novelty", "losses", "paths")
 ARRAYS = ("cost", "sampling_prob")
 STATE = (
-    "age", "ahead", "caution", "flying", "follows_memory", "lowest_losses", "step_factor", "theta",
+    "age", "ahead", "caution", "flying", "follows_memory", "step_factor", "theta",
     "fixed_cost", "expected_noise",
 )  # fmt: skip
