@@ -55,7 +55,7 @@ def outcome(
 def constants(variant: str) -> list[tuple[ModuleType, str, object]]:
     """Return what a variant names: where each constant stands, and its value."""
     found = []
-    for name, value in (part.split("=", 1) for part in variant.split(";") if part):
+    for name, _, value in (part.partition("=") for part in variant.split(";") if part):
         places = [module for module in MODULES if name.isupper() and hasattr(module, name)]
         if not places:
             raise SystemExit(f"a variant must name constants of tempo.py, novelty.py or losses.py, got {name}")

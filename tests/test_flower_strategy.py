@@ -23,7 +23,7 @@ from fedtempo.flower.client import tempo_client
 from fedtempo.flower.client_app import _emulate, num_examples
 from fedtempo.flower.client_app import app as client_app
 from fedtempo.flower.client_app import train as train_locally
-from fedtempo.flower.clients import _loss_of
+from fedtempo.flower.clients import EVALUATION_LOSSES, _loss_of
 from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS, CONFIG, HEAD_START, MEASURED, ROUND
 from fedtempo.flower.setups import MODEL, pack
@@ -432,8 +432,15 @@ def test_a_loss_that_is_no_number_ends_the_run(config):
 
 @pytest.mark.parametrize(
     ("metrics", "loss"),
-    [({"val_loss": 9.0, "loss": 1.0}, 1.0), ({"packet-loss": 9.0, "Train_Loss": 2.0}, 2.0), ({"nll_loss": 3.0}, 3.0)],
+    [
+        ({"val_loss": 9.0, "loss": 1.0}, 1.0),
+        ({"packet-loss": 9.0, "Train_Loss": 2.0}, 2.0),
+        ({"nll_loss": 3.0}, 3.0),
+        ({"eval_loss": 9.0, "train_loss": 4.0}, 4.0),
+    ],
 )
 def test_the_loss_is_the_metric_with_a_usual_name_if_there_is_one(metrics, loss):
     assert _loss_of(metrics) == loss
-    assert np.isnan(_loss_of({"accuracy": 1.0}))
+    for other in ({"accuracy": 1.0}, {"packet_loss": 0.1}, {"loss_weight": 2.0}):
+        assert np.isnan(_loss_of(other))
+    assert _loss_of({"train_loss": 9.0, "eval_loss": 4.0}, EVALUATION_LOSSES) == 4.0

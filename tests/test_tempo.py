@@ -385,6 +385,9 @@ def test_each_client_is_compared_with_the_lowest_loss_that_it_has_told():
     assert swing == pytest.approx((0.5 * 6.0 + 0.3 * 0.03 + 0.2 * 1.0) / lowest)
     assert losses_of([1.0], {0: [1.0], 100: [10.0]}).swing == 1.0, "by then the first is forgotten"
     assert losses_of([1.0], {0: [1.0], 10**7: [10.0]}).swing == 1.0
+    assert losses_of([1.0], {0: [1.0], 1: [0.0], 2: [2.0], 3: [4.0]}).swing == pytest.approx(2.0 / RISE), (
+        "0 is no measure"
+    )
 
 
 @pytest.mark.parametrize(("told", "swing"), [(math.nan, 1.0), (-1.0, 1.0), (math.inf, 1e100 / RISE), (0.0, 1.0)])

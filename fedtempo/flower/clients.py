@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +36,9 @@ from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 
 LARGEST_UPDATE = 100.0  # times the median norm of updates so far: beyond, an update is refused
 NORMS_KEPT = 100
-LOSS_NAMES = ("loss", "train-loss", "mean-loss")
+TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
+EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
+NO_LOSSES = ("packet-loss",)
 ROUNDS_OF_HEAD_STARTS = 3  # the longest of which emulated devices get
 MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
 NOTHING: Mapping[str, Any] = {}
@@ -350,14 +352,15 @@ class FlowerClients:
 
 
 def _loss(reply: Reply | None) -> float:
-    return math.nan if reply is None or reply.error is not None else _loss_of(reply.numbers())
+    return math.nan if reply is None or reply.error is not None else _loss_of(reply.numbers(), EVALUATION_LOSSES)
 
 
-def _loss_of(numbers: Mapping[str, Any]) -> float:
-    """Return the metric that is a loss, by its name: one of the usual names if there is any."""
-    named = {name.lower().replace("_", "-"): value for name, value in numbers.items() if "loss" in name.lower()}
-    usual = next((name for name in LOSS_NAMES if name in named), None)
-    return float(next(iter(named.values())) if usual is None else named[usual]) if named else math.nan
+def _loss_of(numbers: Mapping[str, Any], usual: Sequence[str] = TRAINING_LOSSES) -> float:
+    """Return the metric that is a loss, by its name: the first of the usual ones, or one that ends in the word loss."""
+    named = {name.lower().replace("_", "-"): value for name, value in numbers.items()}
+    others = (name for name in named if name.endswith("-loss") and name not in NO_LOSSES)
+    found = next((name for name in (*usual, *others) if name in named), None)
+    return math.nan if found is None else float(named[found])
 
 
 class GridWorkers:

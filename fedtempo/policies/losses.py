@@ -7,9 +7,10 @@ import numpy as np
 from fedtempo.checks import Vector
 from fedtempo.policies.policy import RoundReport
 
-# A lowest loss rises by so much in each round until the client tells again: chance, or a longer step, may have made it,
-# and losses along a path lie higher where steps are shorter.
-RISE, LONGEST_RISE = 1.03, 500  # rounds: beyond, nothing is left of it
+# When a client tells again, its lowest loss has risen by so much for each round since: chance, or a longer step, may
+# have made it, and losses along a path lie higher where steps are shorter. In a large fleet, of which each client tells
+# once in a hundred rounds, little is left of it by then.
+RISE, LONGEST_RISE = 1.03, 500  # and rounds after which nothing is left of it
 LARGEST = 1e100  # infinite losses count as this
 
 
@@ -34,9 +35,11 @@ class Losses:
         """Learn what those who came have told; what is no loss, or below 0, does not count."""
         told = ~report.failed & (report.mean_loss >= 0)
         members, losses = report.plan.members[told], np.minimum(report.mean_loss[told], LARGEST)
-        rounds = np.minimum(report.round_index - self.told[members], LONGEST_RISE)
-        risen = self.lowest[members] * RISE**rounds
-        self.lowest[members] = np.where(self.count[members] > 0, np.minimum(risen, losses), losses)
+        rounds = report.round_index - self.told[members]
+        lowest = self.lowest[members]  # 0 would never rise
+        known = (self.count[members] > 0) & (lowest > 0) & (rounds < LONGEST_RISE)
+        risen = lowest * RISE ** np.minimum(rounds, LONGEST_RISE)
+        self.lowest[members] = np.where(known, np.minimum(risen, losses), losses)
         self.last[members], self.told[members] = losses, report.round_index
         self.count[members] += 1
 

@@ -75,10 +75,8 @@ SMALL_COHORT = 4
 # Where what clients tell turns back on what they told before, or their losses swing up, steps are too long, and become
 # shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement or of the losses' logarithm
-SWING, CALM = (
-    1.5,
-    1.2,
-)  # losses over the lowest: above the first steps become shorter, above the second they do not grow
+# Last losses over the lowest: above the first, steps become shorter; above the second, they do not grow.
+SWING, CALM = 1.5, 1.2
 SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
