@@ -2,7 +2,7 @@
 
     python benchmarks/constants.py setup1 --draws 1000:1010 --step-size 0.1 SMALL_COHORT=3 "SMALL_COHORT=5;FLOOR=0.2"
 
-Each variant names constants of tempo.py, novelty.py or losses.py in fedtempo/policies; tempo as it is runs beside them,
+Each variant names constants of tempo.py or novelty.py in fedtempo/policies; tempo as it is runs beside them,
 on the same draws (of data, times and training) at preset best. Prints a line for each: the geometric mean, in which
 runs that missed the target enter at the limit, the updates that arrived in a run, the seconds that each took, and
 every draw.
@@ -24,10 +24,10 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.leaderboard import GRIDS, LOOKS_APART
 from fedtempo.experiments.runner import make_simulation, one_thread
-from fedtempo.policies import losses, novelty, tempo
+from fedtempo.policies import novelty, tempo
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-MODULES = tempo, novelty, losses
+MODULES = tempo, novelty
 BETWEEN_SEEDS = 10_000  # of one draw and the next
 
 
@@ -58,7 +58,7 @@ def constants(variant: str) -> list[tuple[ModuleType, str, object]]:
     for name, _, value in (part.partition("=") for part in variant.split(";") if part):
         places = [module for module in MODULES if name.isupper() and hasattr(module, name)]
         if not places:
-            raise SystemExit(f"a variant must name constants of tempo.py, novelty.py or losses.py, got {name}")
+            raise SystemExit(f"a variant must name constants of tempo.py or novelty.py, got {name}")
         found.append((places[0], name, ast.literal_eval(value)))
     return found
 

@@ -17,7 +17,6 @@ from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies import tempo
-from fedtempo.policies.losses import RISE, Losses
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan
 from fedtempo.policies.tempo import Tempo
@@ -319,6 +318,17 @@ def test_a_memory_that_few_have_tried_must_hold_better(clients, surprise, follow
     assert policy.plan(context()).follow_memory == follow
 
 
+def test_a_mean_is_drawn_by_data_alone_and_along_a_memory_by_what_is_new():
+    policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
+    policy.novelty.first_count, policy.novelty.told[:] = 1, 0
+    policy.novelty.square[:] = np.where(np.arange(40) < 20, 1.0, 1e-6)  # half of them have small updates
+    policy.plan(context(round_index=1))
+    np.testing.assert_allclose(policy.sampling_prob, 1 / 40)
+    policy.follows_memory, policy.flying = True, 0
+    policy.plan(context(round_index=2))
+    assert policy.sampling_prob[:20].min() > 5 * policy.sampling_prob[20:].max()
+
+
 @pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
 def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options):
     policy = Tempo(setting(SHARE, options=options))
@@ -345,71 +355,6 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     assert step(0.5) == pytest.approx(math.exp(-0.3 * 0.5 + 0.1 * (1 - momentum) * 0.5))
     assert [step(-1.0) for _ in range(20)][-1] == pytest.approx(0.1), "never so short that training stands still"
     assert [step(1.0) for _ in range(200)][-1] == 1.0
-
-
-@pytest.mark.parametrize("options", [{}, {"overlap": False}, {"memory": False}], ids=["plain", "rounds", "no memory"])
-def test_steps_are_shorter_where_losses_swing_up_and_grow_again_only_once_they_have_come_down(options):
-    policy = Tempo(setting(np.full(40, 1 / 40), options=options))
-    policy.novelty.whole[:] = policy.novelty.before[:] = 1.0  # directions agree
-    policy.losses.count[:], policy.losses.lowest[:] = 2, 1.0
-
-    def step(loss):
-        policy.losses.last[:] = loss
-        policy.flying, policy.novelty.news = 0, True
-        return policy.plan(context()).step_factor
-
-    assert [step(loss) for loss in (1.0, 1.4)] == [1.0] * 2
-    shorter = step(3.0)
-    assert shorter == pytest.approx((3.0 / tempo.SWING) ** -tempo.SHORTEN)
-    assert step(1.3) == shorter, "not down yet"
-    longer = step(1.1)
-    assert shorter < longer < 1.0
-    assert step(1e100) == pytest.approx(longer * math.exp(-tempo.SHORTEN)), "however high"
-    assert [step(1e100) for _ in range(10)][-1] == tempo.SHORTEST
-
-
-def losses_of(share, rounds):
-    losses, everyone = Losses(np.array(share)), RoundPlan(members=range(len(share)), weights=np.ones(len(share)))
-    for round_index, told in rounds.items():
-        losses.observe(report_of(everyone, round_index, told))
-    return losses
-
-
-def test_each_client_is_compared_with_the_lowest_loss_that_it_has_told():
-    share, first = [0.5, 0.3, 0.2], [2.0, 0.01, 5.0]
-    assert losses_of(share, {0: first}).swing == 1.0, "nobody told twice"
-    assert losses_of(share, {0: first, 1: first}).swing == 1.0
-    assert losses_of(share, {0: first, 1: [1.0, 0.005, 2.0]}).swing == 1.0
-    swing = losses_of(share, {0: first, 1: [6.0, 0.03, 1.0]}).swing
-    lowest = 0.5 * 2.0 * RISE + 0.3 * 0.01 * RISE + 0.2 * 1.0
-    assert swing == pytest.approx((0.5 * 6.0 + 0.3 * 0.03 + 0.2 * 1.0) / lowest)
-    assert losses_of([1.0], {0: [1.0], 100: [10.0]}).swing == 1.0, "by then the first is forgotten"
-    assert losses_of([1.0], {0: [1.0], 10**7: [10.0]}).swing == 1.0
-    assert losses_of([1.0], {0: [1.0], 1: [0.0], 2: [2.0], 3: [4.0]}).swing == pytest.approx(2.0 / RISE), (
-        "0 is no measure"
-    )
-
-
-@pytest.mark.parametrize(("told", "swing"), [(math.nan, 1.0), (-1.0, 1.0), (math.inf, 1e100 / RISE), (0.0, 1.0)])
-def test_what_is_no_loss_does_not_count_but_one_without_bound_does(told, swing):
-    assert losses_of([1.0], {0: [1.0], 1: [told]}).swing == pytest.approx(swing)
-
-
-def test_without_losses_steps_follow_the_agreement_alone(data, times):
-    class Mute(Tempo):
-        def observe(self, report):
-            super().observe(replace(report, mean_loss=np.full(len(report.plan.members), np.nan)))
-
-    policy = Mute(setting(data.data_share))
-    assert run(data, times, policy, rounds=60).summary["loss"] < 0.75 * start_loss(data)
-    assert (policy.losses.swing, policy.step_factor) == (1.0, 1.0)
-
-
-def test_short_steps_grow_again_where_training_is_calm(data, times):
-    policy = Tempo(setting(data.data_share))
-    policy.step_factor = tempo.SHORTEST
-    run(data, times, policy, rounds=150)
-    assert policy.step_factor == 1.0
 
 
 def test_the_agreement_is_the_cosine_of_what_was_told_last_and_before():

@@ -8,8 +8,8 @@ while others compute and upload, so that the link is never idle and computing ta
 
 That takes a memory that holds. Where it was not seen to hold yet, and where it fails for good, as with networks whose
 directions turn within a few steps, a step is the mean of a cohort of arrivals, with weights p/π over their sum. And it
-takes steps that are not too long: where clients' directions turn back on those before, or their losses swing up, step
-sizes fall below the engine's until they do not.
+takes steps that are not too long: where clients' directions turn back on those before, step sizes fall below the
+engine's until they do not.
 
 How many updates a step takes: one, more while part of the data was never heard, and 1/(1 - m) times as many with
 server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
@@ -33,7 +33,6 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector, check_fraction, check_positive
 from fedtempo.policies.local_steps import LocalSteps
-from fedtempo.policies.losses import Losses
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
@@ -72,11 +71,8 @@ GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 # A memory that is not followed would do well where the surprise is below SURPRISE_TO_FOLLOW - DOUBT × novelty.doubt.
 SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.2
 SMALL_COHORT = 4
-# Where what clients tell turns back on what they told before, or their losses swing up, steps are too long, and become
-# shorter.
-SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement or of the losses' logarithm
-# Last losses over the lowest: above the first, steps become shorter; above the second, they do not grow.
-SWING, CALM = 1.5, 1.2
+# Where what clients tell turns back on what they told before, steps are too long, and become shorter.
+SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
 SHORTEST = 0.1  # of the engine's step size
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
@@ -125,7 +121,6 @@ class Tempo:
         size = len(self.fleet)
         self.presence, self.times = Presence(size), ClientTimes(self.fleet)
         self.novelty = Novelty(self.fleet.data_share, grows=self.server_memory)
-        self.losses = Losses(self.fleet.data_share)
         self.paths = LocalSteps(synchronous=not self.overlap, server_momentum=m)
         self.local_steps: int | None = None  # E, where it is chosen
         self.arrivals = 1  # K of the last step
@@ -155,7 +150,6 @@ class Tempo:
         self.presence.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.expected_noise)
-        self.losses.observe(report)
         if self.options["choose_local_steps"]:
             self.paths.observe(report, self.fleet.total_bandwidth)
 
@@ -233,29 +227,21 @@ class Tempo:
         return there[chosen], inclusion[chosen]
 
     def _take_care(self, steps: int) -> None:
-        """Follow what was learned in the last steps: how long steps are, how careful, whether along the memory."""
-        if not self.novelty.news:
+        """Follow how well the memory did in the last steps: how careful to be, how long steps are, whether it holds."""
+        if not (self.server_memory and self.novelty.news):
             return
         self.novelty.news = False
-        self._shorten_or_lengthen(steps)
-        if not self.server_memory:
-            return
         surprise = self.novelty.surprise
         gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
         caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
         self.caution = min(max(caution, 1.0), self.most_caution)
+        agreement = self.novelty.agreement
+        gain = SHORTEN if agreement < 0 else LENGTHEN * self.forgetting
+        factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * agreement)
+        self.step_factor = min(max(factor, SHORTEST), 1.0)
         if self.largest_factor < math.inf:
             holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW - DOUBT * self.novelty.doubt
             self.follows_memory = holds and self.caution < self.most_caution
-
-    def _shorten_or_lengthen(self, steps: int) -> None:
-        """Let the step size follow whether directions agree, where they are remembered, and whether losses swing."""
-        trend, swing = self.novelty.agreement if self.server_memory else 1.0, self.losses.swing
-        if swing > CALM:
-            trend = min(trend, 0.0) - min(max(math.log(swing / SWING), 0.0), 1.0)
-        gain = SHORTEN if trend < 0 else LENGTHEN * self.forgetting
-        factor = self.step_factor * math.exp(gain * min(steps, 1 / gain) * trend)
-        self.step_factor = min(max(factor, SHORTEST), 1.0)
 
     def _care(self) -> float:
         return self.caution if self.follows_memory else self.most_caution
@@ -276,9 +262,13 @@ class Tempo:
         p = q = self.fleet.data_share
         if not self.novelty.empty:
             squares = p**2 * self.novelty.squares(round_index)
-            # The signal of a mean is mostly noise: C = 0, the limit where noise is all that counts.
-            strength = self.signal_factor * self.arrivals * self.novelty.signal if self.follows_memory else 0.0
-            q = (1 - self.floor) * minimise_time(np.sqrt(squares), t.copy(), strength) + self.floor * p
+            importance, strength = p.copy(), 0.0
+            # Weights of a mean add up to 1, so that one client with small updates, drawn seldom for them, would be
+            # nearly all of it: importance goes by data alone. And its signal is mostly noise: C = 0, the limit where
+            # noise is all that counts.
+            if self.follows_memory:
+                importance, strength = np.sqrt(squares), self.signal_factor * self.arrivals * self.novelty.signal
+            q = (1 - self.floor) * minimise_time(importance, t.copy(), strength) + self.floor * p
             factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
             self.expected_noise = float(((squares * q) @ factors**2) * self.arrivals)
         ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
@@ -329,7 +319,7 @@ class Tempo:
         self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
 
 
-LEARNERS = ("presence", "times", "novelty", "losses", "paths")
+LEARNERS = ("presence", "times", "novelty", "paths")
 ARRAYS = ("cost", "sampling_prob")
 STATE = (
     "age", "ahead", "caution", "flying", "follows_memory", "step_factor", "theta",
