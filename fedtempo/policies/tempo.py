@@ -46,6 +46,7 @@ from fedtempo.theory.inclusion import (
     marginal_round_times,
 )
 from fedtempo.theory.optimum import minimise_time
+from fedtempo.theory.turns import Turns
 
 OPTIONS = {
     "memory": True, "memory_bits": 32, "overlap": None, "choose_local_steps": False, "largest_factor": None,
@@ -54,7 +55,7 @@ OPTIONS = {
 # With server momentum m each direction goes on for 1/(1 - m) steps, and a memory that lags makes the model swing. So
 # steps take more arrivals, weights are cut later, and more of the draws go by data share.
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
-LARGEST_FACTOR = 5.0  # without momentum
+LARGEST_FACTOR = 4.0  # without momentum
 FLOOR, FLOOR_WITH_MOMENTUM = 0.1, 0.25  # without momentum, and times m more with it
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
@@ -62,7 +63,7 @@ COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload
 CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 64
 LARGE_FLEET = 500  # clients, from which draws need not look at each
 MOST_AHEAD = 20  # of those who compute, since old updates mislead
-SIGNAL_FACTOR = {True: 1.0, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
+SIGNAL_FACTOR = {True: 0.1, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # While the memory fails, steps take more arrivals and fewer clients compute ahead, whose updates would be old: in the
 # end nearly a synchronous round. Caution goes as slowly as the momentum forgets. Where the greatest caution does not
@@ -133,6 +134,9 @@ class Tempo:
         self.cost: Vector | None = None
         self.expected_noise = 0.0
         self.sampling_prob: Vector | None = None  # q, solved for ``age`` steps ago
+        # Steps that need not be unbiased one by one draw in turn, so that what is remembered of a client is less old.
+        self.in_turn = self.largest_factor < math.inf
+        self.turns = Turns(size)
         self.draws: DrawsFromMany | None = None  # with q, from a large fleet
         self.age, self.ahead = 0, 1
 
@@ -189,6 +193,8 @@ class Tempo:
             self._take_care(self.age)
         self.arrivals = self._number_of_arrivals()
         if self.sampling_prob is None or anew:
+            if self.sampling_prob is not None:
+                self.turns.settle(self.sampling_prob)
             self.sampling_prob = self._solve(context.round_index, *self._seconds(context))
             self.draws, self.age = None, 0
         flight = self.arrivals + round(self.ahead / self._care())
@@ -217,14 +223,22 @@ class Tempo:
     def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
         """Draw so many of those who are there; return them, and the inclusion probabilities that they had."""
         if len(q) > LARGE_FLEET:
-            if self.draws is None:
-                self.draws = DrawsFromMany(q)
-            if (found := self.draws.draw(number, context.available, context.rng)) is not None:
+            if self.in_turn:
+                found = self.turns.draw_near(q, number, context.available, context.rng)
+            else:
+                self.draws = self.draws or DrawsFromMany(q)
+                found = self.draws.draw(number, context.available, context.rng)
+            if found is not None:
                 return found
+            self.turns.settle(q)
         there = context.there(len(q))
         inclusion = inclusion_with_sum(q[there], number)
-        chosen = draw_systematically(inclusion, context.rng)
+        chosen = self._choose(there, inclusion, context.rng)
         return there[chosen], inclusion[chosen]
+
+    def _choose(self, there: Integers, inclusion: Vector, rng: np.random.Generator) -> Integers:
+        """Return the places of those who are drawn: in turn, or by chance where each step is to be unbiased."""
+        return self.turns.draw(there, inclusion, rng) if self.in_turn else draw_systematically(inclusion, rng)
 
     def _take_care(self, steps: int) -> None:
         """Follow how well the memory did in the last steps: how careful to be, how long steps are, whether it holds."""
@@ -296,7 +310,7 @@ class Tempo:
                 pi = inclusion_with_sum(pi, fewest)
             factors = np.minimum(1 / pi, self.largest_factor)
             self.expected_noise = float((squares[there] * pi * (1 - pi) * factors**2).sum())
-        drawn = draw_systematically(pi, context.rng)
+        drawn = self._choose(there, pi, context.rng)
         members = there[drawn]
         weights = p[members] / (pi[drawn] * self.presence.response(members))
         weights = (
@@ -319,7 +333,7 @@ class Tempo:
         self.fixed_cost = past * self.fixed_cost + (1 - past) * fixed
 
 
-LEARNERS = ("presence", "times", "novelty", "paths")
+LEARNERS = ("presence", "times", "novelty", "paths", "turns")
 ARRAYS = ("cost", "sampling_prob")
 STATE = (
     "age", "ahead", "caution", "flying", "follows_memory", "step_factor", "theta",
