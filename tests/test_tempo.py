@@ -247,7 +247,7 @@ def test_server_momentum_brings_more_arrivals(data, times):
 
 
 @pytest.mark.parametrize(
-    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 5, 1), (0.5, 0.225, 10, 2), (0.8, 0.3, 25, 4)]
+    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 4, 1), (0.5, 0.225, 8, 2), (0.8, 0.3, 20, 4)]
 )
 def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, largest, arrivals):
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum))
@@ -652,7 +652,7 @@ def test_draws_from_a_large_fleet_are_as_good_as_those_from_a_small_one(monkeypa
     q = rng.lognormal(sigma=spread, size=size)
     q /= q.sum()
     available = None if there is None else rng.random(size) < there
-    policy = Tempo(setting(np.full(size, 1 / size)))
+    policy = Tempo(setting(np.full(size, 1 / size), options={"largest_factor": math.inf}))
     seen = np.zeros(size)
     for _ in range(draws):
         start, inclusion = policy._draw(q, number, context(available, rng))

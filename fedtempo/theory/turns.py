@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
+from fedtempo.theory.inclusion import inclusion_with_sum
 
 ROUNDING = 1e-9
 TIE = 1e-6  # credits that differ by less come in random order
-NEAR, DRAWS_AHEAD = 1_000, 100  # clients that are looked at in a large fleet, by their credit after so many draws
+NEAR, DRAWS_AHEAD = 1_000, 250  # clients that are looked at in a large fleet, for so many draws
 
 
 class Turns:
@@ -27,8 +28,9 @@ class Turns:
         """Owe nothing to anybody."""
         self.credit = np.zeros(size)
         self.part = 0.0  # of a client, left over from cohorts whose π add up to no whole number
-        self.near: Integers | None = None  # those of a large fleet whose turn may come while q stays as it is
-        self.owed = 0  # draws with that q, which credits do not hold yet
+        # Of a large fleet: those whose turn may come soon, draws among them, and what others gain for each unit of q.
+        self.near: Integers | None = None
+        self.drawn, self.owed = 0, 0.0
 
     def draw(self, there: Integers, inclusion: Vector, rng: np.random.Generator) -> Integers:
         """Draw ⌊Σπ⌋ or ⌈Σπ⌉ of those who are there; return their places in ``there``, in order."""
@@ -43,39 +45,56 @@ class Turns:
     def draw_near(
         self, q: Vector, number: int, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator
     ) -> tuple[Integers, Vector] | None:
-        """Draw so many of those who are free from a large fleet, again and again with one q, without passes over it.
+        """Draw so many of those who are free from a large fleet, again and again with one q, with few passes over it.
 
-        Only those are looked at whose turn may come meanwhile; ``settle`` before q changes, and before ``draw``. Return
-        who was drawn, and their π; None if too few of the free are near.
+        Only those near their turn are looked at; ``settle`` before q changes, and before ``draw``. Return who was
+        drawn, and their π; None if too few of the free are near.
         """
-        if self.near is None:
+        if self.near is None or self.drawn >= DRAWS_AHEAD:
+            self.settle(q)
             soon = self.credit + DRAWS_AHEAD * q
+            if free is not None:
+                soon[~free] = -np.inf
             few = min(NEAR, len(q))
             self.near = np.sort(np.argpartition(soon, -few)[-few:])
         near = self.near if free is None else self.near[free[self.near]]
         if len(near) < number:
             return None
-        self.owed += number
-        chosen = near[_largest(self.credit[near] + self.owed * q[near], number, rng)]
-        self.credit[chosen] -= 1.0
-        busy = 0.0 if free is None else float(q[np.flatnonzero(~free)].sum())
-        return chosen, np.minimum(number * q[chosen] / max(1 - busy, ROUNDING), 1.0)
+        others = 1.0 - float(q[near].sum()) - (0.0 if free is None else float(q[np.flatnonzero(~free)].sum()))
+        importance = q[near]
+        if others > ROUNDING:  # as so many equal parts: none of them has π above 1
+            importance = np.append(importance, np.full(number, others / number))
+        inclusion = inclusion_with_sum(importance, number)
+        if others > ROUNDING:
+            self.owed += number * float(inclusion[-1]) / others
+        self.drawn += number
+        self.credit[near] += inclusion[: len(near)]
+        places = _largest(self.credit[near], number, rng)
+        self.credit[near[places]] -= 1.0
+        return near[places], inclusion[places]
 
     def settle(self, q: Vector) -> None:
-        """Give everyone what it gained with this q."""
+        """Give those who were not near what they gained with this q."""
         if self.near is not None:
-            self.credit += self.owed * q
-            self.near, self.owed = None, 0
+            gained = self.owed * q
+            gained[self.near] = 0.0
+            self.credit += gained
+            self.near, self.drawn, self.owed = None, 0, 0.0
 
     def state(self) -> dict[str, Any]:
         """Return what is owed."""
         near = None if self.near is None else self.near.tolist()
-        return {"credit": self.credit.tolist(), "part": self.part, "near": near, "owed": self.owed}
+        return {"credit": self.credit.tolist(), "near": near} | {name: getattr(self, name) for name in NUMBERS}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take it up."""
-        self.credit, self.part, self.owed = np.array(state["credit"]), state["part"], state["owed"]
+        self.credit = np.array(state["credit"])
         self.near = None if state["near"] is None else np.array(state["near"], dtype=np.int64)
+        for name in NUMBERS:
+            setattr(self, name, state[name])
+
+
+NUMBERS = ("part", "drawn", "owed")
 
 
 def _largest(credit: Vector, number: int, rng: np.random.Generator) -> Integers:

@@ -1,0 +1,116 @@
+"""Draws in turn: as often as probabilities say, evenly spaced, whoever comes and goes, and the same after a stop."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedtempo.theory.inclusion import inclusion_with_sum
+from fedtempo.theory.turns import NEAR, Turns
+
+
+def probabilities(size, spread, seed=3):
+    q = np.random.default_rng(seed).lognormal(sigma=spread, size=size)
+    return q / q.sum()
+
+
+def draw_some(turns, q, number, free, rng):
+    """As tempo does: from those near their turn where the fleet is large."""
+    if len(q) > NEAR and (found := turns.draw_near(q, number, free, rng)) is not None:
+        return found
+    turns.settle(q)
+    there = np.arange(len(q)) if free is None else np.flatnonzero(free)
+    inclusion = inclusion_with_sum(q[there], number)
+    chosen = turns.draw(there, inclusion, rng)
+    return there[chosen], inclusion[chosen]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 40, 3000])
+@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("spread", [0.0, 1.0, 3.5])
+@pytest.mark.parametrize("there", [1.0, 0.6])
+def test_everyone_is_drawn_as_often_as_its_probabilities_add_up_to(size, number, spread, there):
+    q, rng, turns = probabilities(size, spread), np.random.default_rng(1), Turns(size)
+    free = rng.random(size) < there
+    free[0] = True
+    number = min(number, int(free.sum()))
+    drawn, draws = np.zeros(size), 1500
+    for _ in range(draws):
+        chosen, inclusion = draw_some(turns, q, number, None if free.all() else free, rng)
+        assert len(set(chosen.tolist())) == number
+        assert ((inclusion > 0) & (inclusion <= 1)).all()
+        drawn[chosen] += 1
+    assert not drawn[~free].any()
+    expected = np.zeros(size)
+    expected[free] = draws * inclusion_with_sum(q[free], number)
+    # A large fleet looks at those near their turn only, so that a few come a little later.
+    assert np.abs(drawn - expected).max() < (2.0 if size <= NEAR else 4.0)
+
+
+def test_turns_are_evenly_spaced():
+    q, rng, turns = probabilities(40, 1.0), np.random.default_rng(0), Turns(40)
+    when = [[] for _ in q]
+    for step in range(4000):
+        for client in draw_some(turns, q, 1, None, rng)[0]:
+            when[client].append(step)
+    for client, steps in enumerate(when):
+        gaps = np.diff(steps)
+        assert gaps.max() <= 2.0 / q[client] + 2, "by chance one of a hundred would be 4.6 times the mean"
+
+
+def test_the_most_likely_come_first():
+    q = np.array([0.1, 0.4, 0.2, 0.3])
+    assert draw_some(Turns(4), q, 2, None, np.random.default_rng(0))[0].tolist() == [1, 3]
+
+
+def test_equals_come_in_random_order():
+    q, orders = np.full(30, 1 / 30), set()
+    for seed in range(5):
+        turns, rng = Turns(30), np.random.default_rng(seed)
+        rounds = [tuple(int(draw_some(turns, q, 1, None, rng)[0][0]) for _ in range(30)) for _ in range(2)]
+        assert all(sorted(order) == list(range(30)) for order in rounds), "each once before anybody twice"
+        orders |= set(rounds)
+    assert len(orders) == 10
+
+
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_cohorts_whose_probabilities_add_up_to_no_whole_number(size, seed):
+    rng, turns = np.random.default_rng(seed), Turns(size)
+    pi, drawn = rng.uniform(0.05, 1.0, size), np.zeros(size)
+    for _ in range(60):
+        chosen = turns.draw(np.arange(size), pi, rng)
+        assert abs(len(chosen) - pi.sum()) < 1
+        drawn[chosen] += 1
+    assert np.abs(drawn - 60 * pi).max() < 2
+    assert abs(drawn.sum() - 60 * pi.sum()) < 1
+
+
+def test_who_was_away_does_not_come_in_a_row():
+    q, rng, turns = np.full(5, 0.2), np.random.default_rng(0), Turns(5)
+    away = np.array([False, True, True, True, True])
+    for _ in range(100):
+        draw_some(turns, q, 1, away, rng)
+    back = [int(draw_some(turns, q, 1, None, rng)[0][0]) for _ in range(10)]
+    assert back.count(0) == 2
+
+
+@pytest.mark.parametrize("size", [20, 3000])
+def test_they_go_on_after_a_stop(size):
+    q, rng, turns = probabilities(size, 1.0), np.random.default_rng(0), Turns(size)
+    for _ in range(30):
+        draw_some(turns, q, 3, None, rng)
+    copy = Turns(size)
+    copy.restore(json.loads(json.dumps(turns.state())))
+    for step in range(200):
+        mine, copied = (draw_some(one, q, 3, None, np.random.default_rng(step)) for one in (turns, copy))
+        np.testing.assert_array_equal(mine[0], copied[0])
+        np.testing.assert_array_equal(mine[1], copied[1])
+
+
+def test_too_few_near_who_are_free():
+    turns, free = Turns(3000), np.zeros(3000, dtype=bool)
+    assert turns.draw_near(np.full(3000, 1 / 3000), 2, ~free, np.random.default_rng(0)) is not None
+    free[2999] = True
+    assert turns.draw_near(np.full(3000, 1 / 3000), 2, free, np.random.default_rng(0)) is None
