@@ -127,6 +127,40 @@ def test_what_has_run_is_not_run_again(small):
     assert text == (small / "False.md").read_text()
 
 
+def test_a_policy_is_ranked_beside_those_that_ran_before(small):
+    assert board(small, "--regimes", "plain").exit_code == 0
+    stem = "setup2-static-plain"
+    (small / "out").rename(small / "before")
+    before = (small / "before" / f"{stem}.md").read_text()
+    shutil.rmtree(small / "records")
+    assert board(small, "--regimes", "plain", "--policies", "tempo", "--beside", str(small / "before")).exit_code == 0
+    assert {path.name.split("-")[0] for path in (small / "records").rglob("*-seed*")} == {"tempo"}
+    after = (small / "out" / f"{stem}.md").read_text()
+    assert cells(after) == cells(before), "the same runs give the same table"
+    edges = [sorted(line for line in text.splitlines() if line[:2] == "- ") for text in (before, after)]
+    assert edges[0] == edges[1]
+    assert "Kept from an earlier setup2-static-plain.csv" in after
+    csvs = [(small / folder / f"{stem}.csv").read_text() for folder in ("before", "out")]
+    assert csvs[0] == csvs[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(lambda text: text.replace("code", "cod", 1), "must have the column code"), (lambda text: "", "the column policy"),
+     (lambda text: text.replace("weighted,0,0", "weighted,0,9"), "must have 4 seeds over 2 draws of weighted"),
+     (lambda text: text.replace("Synthetic", "Other"), "must be of Synthetic")],
+)  # fmt: skip
+def test_runs_that_cannot_stand_beside_are_refused(small, change, said):
+    assert board(small, "--regimes", "plain").exit_code == 0
+    path = small / "out" / "setup2-static-plain.csv"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(InputError, match=said):
+        board(small, "--regimes", "plain", "--policies", "tempo", "--beside", str(small / "out"))
+    path.unlink()
+    with pytest.raises(InputError, match="--beside must be a folder of leaderboards with setup2"):
+        board(small, "--regimes", "plain", "--policies", "tempo", "--beside", str(small / "out"))
+
+
 def test_ratios_are_taken_in_pairs_of_draws():
     class Draw:
         def __init__(self, mean, missed=0):
@@ -163,7 +197,7 @@ def test_who_misses_the_target_is_never_first_however_soon_it_ends(tmp_path):
         "uniform": of_draws("uniform", (90.0, "target"), (90.0, "target")),
         "weighted": of_draws("weighted", (60.0, "target"), (60.0, "target")),
     }
-    table = leaderboard.ranking_table(ranked, {p: found[0] for p, found in ranked.items()}, Target(loss=1.0))
+    table = leaderboard.ranking_table(ranked, Target(loss=1.0))
     heading, *rows = cells(table)
     assert heading[2] == "to weighted", "tempo is not there, and the first stands for it"
     assert [row[0] for row in rows] == ["weighted", "uniform", "fedcs", "kvib", "proposed-oracle"]
@@ -172,7 +206,7 @@ def test_who_misses_the_target_is_never_first_however_soon_it_ends(tmp_path):
     assert rows[3][5] == ">100 >100"
     assert "Outside the ranking, with pilots taken for granted: proposed-oracle." in table
     ours = ranked | {"tempo": of_draws("tempo", (70.0, "target"), (100.0, "max_time"))}
-    rows = cells(leaderboard.ranking_table(ours, {p: found[0] for p, found in ours.items()}, Target(loss=1.0)))
+    rows = cells(leaderboard.ranking_table(ours, Target(loss=1.0)))
     assert {row[0]: row[2] for row in rows}["kvib"] == "-", "of two bounds nothing is known"
     leaderboard.draw_ranking(ours, Target(loss=1.0), "made up", tmp_path / "ranking.png")
     assert (tmp_path / "ranking.png").stat().st_size > 5000

@@ -152,6 +152,9 @@ def leaderboard(
     ray: Ray = None,
     records: Records = Path("runs/leaderboard"),
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and charts.")] = Path("leaderboard"),
+    beside: Annotated[
+        Path | None, typer.Option(help="Folder of an earlier leaderboard, whose other policies' runs are kept.")
+    ] = None,
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
     from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, check_choices, rank
@@ -166,7 +169,7 @@ def leaderboard(
         path = rank(
             setup, channel, regime, names,
             seeds=seeds, draws=draws, configs=configs, traces=traces, records=records, output=output,
-            run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray),
+            run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray), beside=beside,
         )  # fmt: skip
         print_markdown(path.read_text(encoding="utf-8"))
         print(f"wrote {path} and {path.with_suffix('.png')}")

@@ -21,6 +21,7 @@ from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.readback import write_csv
 from fedtempo.experiments.results import ORACLES, code_of
+from fedtempo.experiments.standings import Standing, kept_from, read_standings
 from fedtempo.experiments.tables import NOTHING, amount, markdown, multiple
 from fedtempo.experiments.tuning import FIRST_SEED, Candidate, at_the_edge, best_of, candidates
 from fedtempo.files import whole_file
@@ -32,13 +33,13 @@ DEFAULT_POLICIES = (
 OURS = "tempo"
 PRESET = "best"
 TUNING_DRAWS, TUNING_SEEDS = (FIRST_SEED, FIRST_SEED + 1), (FIRST_SEED,)
-TUNING_LIMITS = (1 / 16, 1 / 4, 1)  # of the time limit
 MOMENTA = (0.5, 0.8, 0.9)
 CHANNELS = ("static", "fading", "fading-untold", "absences", "traces")
 REGIMES = ("plain", "momentum")
 # In time, not in rounds: looked at after every few rounds, long rounds would find the target later than short ones.
 LOOKS_APART = 0.01  # times the time so far
 PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
+Ranked = dict[str, Sequence[Candidate | Standing]]  # of each policy, what it took in each draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class SetupGrid:
     momentum_step_sizes: tuple[float, ...]
     momentum_cohort_sizes: tuple[int, ...]
     time_limit: float  # simulated seconds
+    tuning_limits: tuple[float, ...] = (1 / 16, 1 / 4, 1)  # parts of it, for which settings are tried
 
     def choices(self, regime: str) -> list[dict[str, Sequence[float]]]:
         """Return the grids to try, of values for each setting of training; one without momentum belongs to both."""
@@ -64,7 +66,7 @@ class SetupGrid:
 GRIDS = {
     "setup1": SetupGrid((0.02, 0.05, 0.1, 0.2, 0.4), (1, 2, 4, 8), (0.01, 0.03), (2, 4), 3000.0),
     "setup2": SetupGrid((0.001, 0.002, 0.005, 0.01), (1, 2, 5, 10), (0.001, 0.002), (2, 5, 10), 6000.0),
-    "setup3": SetupGrid((0.03, 0.1), (2, 4, 10), (0.01, 0.03), (4, 10), 600.0),
+    "setup3": SetupGrid((0.03, 0.1), (2, 4, 10), (0.01, 0.03), (4, 10), 600.0, tuning_limits=(0.4, 1)),
 }
 
 
@@ -132,7 +134,7 @@ class Contest:
         """Return the best settings of each policy, and what is to say about them."""
         chosen: dict[str, Candidate] = {}
         edges: list[str] = []
-        for part in TUNING_LIMITS:
+        for part in self.grid.tuning_limits:
             if not (left := [policy for policy in policies if policy not in chosen]):
                 break
             tried = [
@@ -178,39 +180,56 @@ def rank(
     records: Path,
     output: Path,
     run_grid: Callable[[list[Job]], object],
+    beside: Path | None = None,
 ) -> Path:
-    """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table."""
+    """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table.
+
+    ``beside``: the folder of an earlier leaderboard, of which the runs of all other policies are kept.
+    """
     check_choices([setup], [channel], [regime], seeds=seeds, draws=draws, traces=traces)
+    name = f"{setup}-{channel}-{regime}"
+    kept: dict[str, list[Standing]] = {}
+    if beside is not None:
+        kept = read_standings(beside / f"{name}.csv", seeds=seeds, draws=draws, without=policies)
     config = configs / f"{setup}.toml"
     target = Target(loss=read_experiment(config, PRESET)[0].stop.target_loss)
     contest = Contest(setup, channel, config, target, traces, records)
     chosen, edges = contest.tune(policies, regime, run_grid)
-    ranked: dict[str, list[Candidate]] = {}  # of each policy, one for each draw
+    ran: dict[str, list[Candidate]] = {}  # of each policy, one for each draw
     for policy, best in chosen.items():
         fixed: dict[str, Sequence[float]] = {name: [value] for name, value in best.training.items()}
-        ranked[policy] = [
+        ran[policy] = [
             contest.among([policy], fixed, draws=[draw], seeds=range(draw, seeds, draws))[0] for draw in range(draws)
         ]
-    run_grid([job for found in ranked.values() for one in found for job in one.jobs])
+    run_grid([job for found in ran.values() for one in found for job in one.jobs])
+    runs = [run for found in ran.values() for one in found for run in one.runs]
+    data = contest.world_said(runs[0].header.get("data", ""))
+    for policy, found in kept.items():
+        if found[0].data != data:
+            raise InputError(f"{name}.csv must be of {data}, got {policy} on {found[0].data}; rank it anew")
+    ranked: Ranked = {**ran, **kept}
     title = f"{setup}, {channel}, {regime}: seconds to {target}"
-    output.mkdir(parents=True, exist_ok=True)
-    path = output / f"{setup}-{channel}-{regime}.md"
+    path = output / f"{name}.md"
     made_by = contest.said(regime, policies, seeds=seeds, draws=draws)
-    data = contest.world_said(next(iter(ranked.values()))[0].runs[0].header.get("data", ""))
-    lines = [
-        f"# {title}",
-        f"Made by `{made_by}` with {code_of([run for found in ranked.values() for one in found for run in one.runs])}. "
-        f"Data: {data}. [Each run]({path.stem}.csv).",
-        f"![Ranking]({path.stem}.png)",
-        ranking_table(ranked, chosen, target),
-    ]
+    made = f"Made by `{made_by}` with {code_of(runs)}. Data: {data}. [Each run]({path.stem}.csv)."
+    if beside is not None:
+        made = made.replace("` with", " --beside FOLDER` with") + f" {kept_from(path.with_suffix('.csv'), kept)}"
+        edges += _edges_kept(beside / path.name, kept)
+    lines = [f"# {title}", made, f"![Ranking]({path.stem}.png)", ranking_table(ranked, target)]
     if edges:
         lines += ["Settings at the edge of what was tried:", "\n".join(f"- {said}" for said in edges)]
+    output.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as stream:
         stream.write("\n\n".join(lines) + "\n")
-    write_csv(each_run(ranked, chosen, target), path.with_suffix(".csv"))
+    write_csv(each_run(ranked, target, data), path.with_suffix(".csv"))
     draw_ranking(ranked, target, title, path.with_suffix(".png"))
     return path
+
+
+def _edges_kept(table: Path, kept: dict[str, list[Standing]]) -> list[str]:
+    """Return what an earlier table says of settings at the edge of what its policies tried."""
+    said = table.read_text(encoding="utf-8").splitlines() if table.is_file() else []
+    return [line[2:] for line in said if line.startswith("- ") and line[2:].partition(":")[0] in kept]
 
 
 def _world(channel: str, draw: int, traces: Path | None) -> dict[str, Any]:
@@ -237,16 +256,18 @@ def _trace_files(folder: Path | None) -> list[str]:
     return files
 
 
-def _mean_of(found: Sequence[Candidate], target: Target) -> float:
+def _mean_of(found: Sequence[Candidate | Standing], target: Target) -> float:
     """Return the geometric mean over draws of the mean time over seeds."""
     return float(np.exp(np.mean([np.log(one.times(target).mean) for one in found])))
 
 
-def _missed(found: Sequence[Candidate], target: Target) -> int:
+def _missed(found: Sequence[Candidate | Standing], target: Target) -> int:
     return sum(one.times(target).missed for one in found)
 
 
-def _ratios(found: Sequence[Candidate], usual: Sequence[Candidate], target: Target) -> tuple[str, str]:
+def _ratios(
+    found: Sequence[Candidate | Standing], usual: Sequence[Candidate | Standing], target: Target
+) -> tuple[str, str]:
     """Return the 95 % interval of the mean ratio of times, in pairs of draws, and its range, where no run missed."""
     pairs = [(one.times(target), other.times(target)) for one, other in zip(found, usual, strict=True)]
     if any(one.missed or other.missed for one, other in pairs):
@@ -257,7 +278,7 @@ def _ratios(found: Sequence[Candidate], usual: Sequence[Candidate], target: Targ
     return bounds, f"{ratios.min():.2f}–{ratios.max():.2f}"
 
 
-def ranking(ranked: dict[str, list[Candidate]], target: Target) -> list[str]:
+def ranking(ranked: Ranked, target: Target) -> list[str]:
     """Return the policies by missed runs, then by time; those that take pilots for granted stand below all others."""
     return sorted(
         ranked,
@@ -265,7 +286,7 @@ def ranking(ranked: dict[str, list[Candidate]], target: Target) -> list[str]:
     )
 
 
-def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidate], target: Target) -> str:
+def ranking_table(ranked: Ranked, target: Target) -> str:
     """Return one line for each policy, the best first; every draw is shown."""
     order = ranking(ranked, target)
     reference = OURS if OURS in ranked else order[0]
@@ -274,7 +295,7 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
     for policy in order:
         times, mean = [one.times(target) for one in ranked[policy]], _mean_of(ranked[policy], target)
         missed, runs = _missed(ranked[policy], target), sum(one.seconds.size for one in times)
-        settings = ", ".join(f"{name} {value:g}" for name, value in chosen[policy].training.items())
+        settings = ", ".join(f"{name} {value:g}" for name, value in ranked[policy][0].training.items())
         over = multiple(mean / usual, of_missed=missed > 0, to_missed=usual_missed > 0)
         interval, spread = _ratios(ranked[policy], ranked[reference], target)
         rows.append([
@@ -298,21 +319,23 @@ def ranking_table(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidat
     return f"{note}\n\n" + markdown(headings, rows)
 
 
-def each_run(ranked: dict[str, list[Candidate]], chosen: dict[str, Candidate], target: Target) -> list[dict[str, Any]]:
+def each_run(ranked: Ranked, target: Target, data: str) -> list[dict[str, Any]]:
     """Return one row for each run of the ranking, the best policy first."""
     rows = []
     for policy in ranking(ranked, target):
         for draw, found in enumerate(ranked[policy]):
             times = found.times(target)
-            columns = times.seeds, times.seconds.tolist(), times.pilots.tolist(), times.reached.tolist()
-            for seed, seconds, pilots, reached in zip(*columns, strict=True):
-                row = {"policy": policy, "draw": draw, "seed": seed, "reached": reached, "seconds": round(seconds, 3)}
-                settings = {"server_momentum": 0.0} | chosen[policy].training
-                rows.append(row | {"of_them_pilots": round(pilots, 3)} | dict(sorted(settings.items())))
+            codes = found.code if isinstance(found, Standing) else tuple(code_of([run]) for run in found.runs)
+            columns = times.seeds, times.seconds.tolist(), times.pilots.tolist(), times.reached.tolist(), codes
+            for seed, seconds, pilots, reached, code in zip(*columns, strict=True):
+                row = {"policy": policy, "draw": draw, "seed": seed, "reached": reached, "seconds": round(seconds, 6)}
+                row |= {"of_them_pilots": round(pilots, 6)}
+                row |= dict(sorted(({"server_momentum": 0.0} | found.training).items()))
+                rows.append(row | {"code": code, "data": data})
     return rows
 
 
-def draw_ranking(ranked: dict[str, list[Candidate]], target: Target, title: str, path: Path) -> None:
+def draw_ranking(ranked: Ranked, target: Target, title: str, path: Path) -> None:
     """Draw each policy's mean and its draws on one line, the best on top; means of which runs missed are open."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
