@@ -87,6 +87,19 @@ def test_cohorts_whose_probabilities_add_up_to_no_whole_number(size, seed):
     assert abs(drawn.sum() - 60 * pi.sum()) < 1
 
 
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_credits_keep_to_the_bounds_of_the_theory(size, seed):
+    rng, turns = np.random.default_rng(seed), Turns(size)
+    for _ in range(60):
+        # To pour evenly into the fullest is what comes closest to the upper bound.
+        fullest = turns.credit >= np.quantile(turns.credit, rng.random())
+        q = np.where(fullest, 1.0, 0.0) if rng.random() < 0.7 else rng.random(size) ** 4
+        turns.draw(np.arange(size), q / q.sum(), rng)
+        assert turns.credit.sum() == pytest.approx(0, abs=1e-9)
+        assert turns.credit.min() > -1 - 1e-5
+        assert turns.credit.max() <= sum(1 / j for j in range(2, size + 1)) + 1e-5
+
+
 def test_who_was_away_does_not_come_in_a_row():
     q, rng, turns = np.full(5, 0.2), np.random.default_rng(0), Turns(5)
     away = np.array([False, True, True, True, True])

@@ -3,7 +3,8 @@
 The server remembers each client's last direction y_i and steps along their mean, so a client matters by its residual,
 what it would tell beyond that. Tempo draws clients by residual norm against upload time, with the q of the exact
 optimum of P3 (theory/optimum.py), solved anew as training goes: a_i = p_i ‖residual‖, c_i = t_i/f_tot, and C in
-proportion to the signal ‖d‖². It does not wait for a cohort: the server steps as soon as a few updates have arrived,
+proportion to the signal ‖d‖². Clients come in turn, as often as q says (theory/turns.py): by chance, what is remembered
+of them would be twice as old. It does not wait for a cohort: the server steps as soon as a few updates have arrived,
 while others compute and upload, so that the link is never idle and computing takes no time of its own.
 
 That takes a memory that holds. Where it was not seen to hold yet, and where it fails for good, as with networks whose
@@ -17,9 +18,9 @@ carry no more updates in the same time.
 
 Weights p_i/(K q_i) would make each step unbiased; they are cut at ``largest_factor`` p_i, in a large fleet nearly all
 of them, so that most of what is new enters with the next steps, of which the memory holds the whole direction: as in
-SAG, steps lag behind, and are far less noisy. ``largest_factor = inf`` keeps the unbiased form, which takes 2.3 times
-as long (benchmarks/forms.md). With ``memory = false`` the server remembers nothing, for models or fleets too large for
-it even with ``memory_bits = 8``: weights are never cut then.
+SAG, steps lag behind, and are far less noisy. ``largest_factor = inf`` keeps the unbiased form, drawn by chance, which
+takes longer (benchmarks/forms.md). With ``memory = false`` the server remembers nothing, for models or fleets too large
+for it even with ``memory_bits = 8``: weights are never cut then, and draws go by chance.
 
 ``overlap = false`` plans synchronous rounds instead, for engines and fleets that have no asynchronous ones: inclusion
 probabilities π_i ∝ a_i/√c_i with c_i the seconds that a client adds to a round (theory/inclusion.py), from which the
