@@ -191,6 +191,15 @@ def test_a_large_fleet_is_carried_over_between_two_solutions():
     carried_over(lambda: simulation(large, times, {}, rounds=25), (4, 5, 11, 18))
 
 
+@pytest.mark.parametrize("options", [{}, {"largest_factor": math.inf}], ids=["in turn", "by chance"])
+def test_a_fleet_of_which_not_everyone_is_looked_at_is_carried_over(monkeypatch, options):
+    monkeypatch.setattr("fedtempo.policies.tempo.LARGE_FLEET", {True: 100, False: 100})
+    monkeypatch.setattr("fedtempo.theory.turns.NEAR", 40)
+    large = synthetic_data(alpha=1.0, beta=1.0, num_clients=250, num_samples=5000, seed=1)
+    times = {"compute_time": np.linspace(0.1, 2.0, 250), "upload_time": np.linspace(1.5, 0.2, 250)}
+    carried_over(lambda: simulation(large, times, options, rounds=25), (4, 5, 11, 18))
+
+
 def carried_over(new, stops):
     whole = list(new().rounds())
     for stop in stops:
@@ -666,6 +675,37 @@ def test_draws_from_a_large_fleet_are_as_good_as_those_from_a_small_one(monkeypa
         pi = everyone[group]
         error = np.sqrt((1 / pi).sum() / draws) / len(group)
         assert seen[group].mean() / draws == pytest.approx(1, abs=4 * error + 0.01)
+
+
+IN_TURN = {
+    "as it is": ({}, True),
+    "unbiased": ({"largest_factor": math.inf}, False),
+    "no memory": ({"memory": False}, False),
+}
+
+
+@pytest.mark.parametrize("large", [10_000, 0])
+@pytest.mark.parametrize(("options", "in_turn"), IN_TURN.values(), ids=IN_TURN)
+def test_clients_come_in_turn_unless_each_step_is_to_be_unbiased(monkeypatch, options, in_turn, large):
+    """Some are in flight at all times, q changes, and the fleet may be one of which not everyone is looked at."""
+    monkeypatch.setattr("fedtempo.policies.tempo.LARGE_FLEET", {True: large, False: 10_000})
+    monkeypatch.setattr("fedtempo.theory.turns.NEAR", 30)
+    size, rng = 60, np.random.default_rng(2)
+    shapes = rng.lognormal(sigma=0.7, size=(2, size))
+    policy = Drawing(setting(np.full(size, 1 / size), options=options, cohort_size=1), shapes[0])
+    flight, expected, drawn = deque(), np.zeros(size), np.zeros(size)
+    for step in range(3000):
+        q = policy.q = shapes[step // 50 % 2] / shapes[step // 50 % 2].sum()
+        free = np.ones(size, dtype=bool)
+        free[list(flight)] = False
+        policy.flying = 0
+        (start,) = policy.plan(context(free, rng)).start
+        expected += np.where(free, q, 0.0) / q[free].sum()
+        drawn[start] += 1
+        flight.append(start)
+        if len(flight) > 5:
+            flight.popleft()
+    assert bool(np.abs(drawn - expected).max() < 3) == in_turn
 
 
 def test_a_step_takes_one_arrival_once_nearly_all_data_were_heard():

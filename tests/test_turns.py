@@ -1,6 +1,7 @@
 """Draws in turn: as often as probabilities say, evenly spaced, whoever comes and goes, and the same after a stop."""
 
 import json
+from collections import deque
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ def probabilities(size, spread, seed=3):
 
 
 def draw_some(turns, q, number, free, rng):
-    """As tempo does: from those near their turn where the fleet is large."""
+    """Draw as tempo does, from those near their turn where the fleet is larger than those."""
     if len(q) > NEAR and (found := turns.draw_near(q, number, free, rng)) is not None:
         return found
     turns.settle(q)
@@ -100,13 +101,40 @@ def test_credits_keep_to_the_bounds_of_the_theory(size, seed):
         assert turns.credit.max() <= sum(1 / j for j in range(2, size + 1)) + 1e-5
 
 
-def test_who_was_away_does_not_come_in_a_row():
-    q, rng, turns = np.full(5, 0.2), np.random.default_rng(0), Turns(5)
-    away = np.array([False, True, True, True, True])
-    for _ in range(100):
-        draw_some(turns, q, 1, away, rng)
-    back = [int(draw_some(turns, q, 1, None, rng)[0][0]) for _ in range(10)]
-    assert back.count(0) == 2
+@pytest.mark.parametrize("size", [6, 3000])
+def test_who_was_away_does_not_come_in_a_row(size):
+    q, rng, turns = np.full(size, 1 / size), np.random.default_rng(0), Turns(size)
+    there = np.arange(size) < size // 2
+    for step in range(2 * size):
+        if step % 30 == 0:
+            turns.settle(q)
+        draw_some(turns, q, 1, there, rng)
+    back = np.array([draw_some(turns, q, 1, None, rng)[0][0] for _ in range(size)])
+    assert abs(there[back].sum() - size // 2) <= 1 + size // 100
+
+
+@pytest.mark.parametrize("size", [60, 1500, 3000])
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+def test_those_in_flight_lose_nothing(size, spread):
+    """The likeliest are nearly always in flight, and q changes while they are."""
+    rng, turns = np.random.default_rng(4), Turns(size)
+    both = [probabilities(size, spread, seed) for seed in (5, 6)]
+    flight, drawn, expected = deque(), np.zeros(size), np.zeros(size)
+    for step in range(3000):
+        q, free = both[step // 40 % 2], np.ones(size, dtype=bool)
+        free[list(flight)] = False
+        if step % 40 == 0:
+            turns.settle(both[(step // 40 + 1) % 2])
+        chosen, inclusion = draw_some(turns, q, 1, free, rng)
+        assert inclusion == pytest.approx(q[chosen] / q[free].sum())
+        drawn[chosen] += 1
+        expected += np.where(free, q / q[free].sum(), 0.0)
+        flight.append(int(chosen[0]))
+        if len(flight) > 8:
+            flight.popleft()
+    turns.settle(q)
+    assert turns.credit.sum() == pytest.approx(0, abs=1e-6)
+    assert np.abs(drawn - expected).max() < 3
 
 
 @pytest.mark.parametrize("size", [20, 3000])

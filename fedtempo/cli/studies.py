@@ -158,6 +158,7 @@ def leaderboard(
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
     from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, check_choices, rank
+    from fedtempo.experiments.standings import read_standings
 
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)
@@ -165,7 +166,11 @@ def leaderboard(
         raise InputError(f"--configs must be the folder of setup1.toml to setup3.toml, got no such folder as {configs}")
     check_choices(words(setups), words(channels), words(regimes), seeds=seeds, draws=draws, traces=traces)
     names = policy_names(policies) if policies else list(DEFAULT_POLICIES)
-    for setup, channel, regime in product(words(setups), words(channels), words(regimes)):
+    contests = list(product(words(setups), words(channels), words(regimes)))
+    if beside is not None:
+        for contest in contests:
+            read_standings(beside / f"{'-'.join(contest)}.csv", seeds=seeds, draws=draws, without=names)
+    for setup, channel, regime in contests:
         path = rank(
             setup, channel, regime, names,
             seeds=seeds, draws=draws, configs=configs, traces=traces, records=records, output=output,

@@ -204,16 +204,16 @@ def rank(
     run_grid([job for found in ran.values() for one in found for job in one.jobs])
     runs = [run for found in ran.values() for one in found for run in one.runs]
     data = contest.world_said(runs[0].header.get("data", ""))
-    for policy, found in kept.items():
-        if found[0].data != data:
-            raise InputError(f"{name}.csv must be of {data}, got {policy} on {found[0].data}; rank it anew")
+    for policy, standings in kept.items():
+        if {world for one in standings for world in one.worlds} != {(data, str(target))}:
+            raise InputError(f"{name}.csv must be of {data} to {target}, got {policy} on others; rank it anew")
     ranked: Ranked = {**ran, **kept}
     title = f"{setup}, {channel}, {regime}: seconds to {target}"
     path = output / f"{name}.md"
-    made_by = contest.said(regime, policies, seeds=seeds, draws=draws)
+    made_by = contest.said(regime, policies, seeds=seeds, draws=draws) + (" --beside FOLDER" if kept else "")
     made = f"Made by `{made_by}` with {code_of(runs)}. Data: {data}. [Each run]({path.stem}.csv)."
-    if beside is not None:
-        made = made.replace("` with", " --beside FOLDER` with") + f" {kept_from(path.with_suffix('.csv'), kept)}"
+    if beside is not None and kept:
+        made += f" {kept_from(path.with_suffix('.csv'), kept)}"
         edges += _edges_kept(beside / path.name, kept)
     lines = [f"# {title}", made, f"![Ranking]({path.stem}.png)", ranking_table(ranked, target)]
     if edges:
@@ -331,7 +331,7 @@ def each_run(ranked: Ranked, target: Target, data: str) -> list[dict[str, Any]]:
                 row = {"policy": policy, "draw": draw, "seed": seed, "reached": reached, "seconds": round(seconds, 6)}
                 row |= {"of_them_pilots": round(pilots, 6)}
                 row |= dict(sorted(({"server_momentum": 0.0} | found.training).items()))
-                rows.append(row | {"code": code, "data": data})
+                rows.append(row | {"code": code, "data": data, "target": str(target)})
     return rows
 
 

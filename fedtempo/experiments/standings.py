@@ -13,7 +13,7 @@ from fedtempo.experiments.comparison import Target, Times
 from fedtempo.experiments.results import ORACLES
 
 SETTINGS = ("step_size", "cohort_size", "server_momentum")
-COLUMNS = ("policy", "draw", "seed", "reached", "seconds", "code", "data", *SETTINGS)
+COLUMNS = ("policy", "draw", "seed", "reached", "seconds", "of_them_pilots", "code", "data", "target", *SETTINGS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -23,10 +23,10 @@ class Standing:
     training: dict[str, float]  # the settings that were chosen for it
     found: Times
     code: tuple[str, ...]  # that made each run
-    data: str
+    worlds: frozenset[tuple[str, str]]  # the data and the target of its runs: one pair, unless somebody mixed them
 
     def times(self, target: Target) -> Times:
-        """Return the seconds to the one target that the file is of."""
+        """Return the seconds to the target, which is the one that its runs had."""
         return self.found
 
 
@@ -43,8 +43,8 @@ def read_standings(path: Path, *, seeds: int, draws: int, without: Sequence[str]
     found = {}
     for policy in dict.fromkeys(row["policy"] for row in rows if row["policy"] not in without):
         own = [row for row in rows if row["policy"] == policy]
-        expected = {(str(draw), str(seed)) for draw in range(draws) for seed in range(draw, seeds, draws)}
-        if {(row["draw"], row["seed"]) for row in own} != expected:
+        expected = [(str(draw), str(seed)) for draw in range(draws) for seed in range(draw, seeds, draws)]
+        if sorted((row["draw"], row["seed"]) for row in own) != sorted(expected):
             raise InputError(f"{path} must have {seeds} seeds over {draws} draws of {policy}, got others")
         found[policy] = [
             _standing(policy, settings, [row for row in own if row["draw"] == str(draw)]) for draw in range(draws)
@@ -59,11 +59,12 @@ def _standing(policy: str, settings: Sequence[str], rows: list[dict[str, str]]) 
         np.array([float(row["of_them_pilots"]) for row in rows]), np.array([row["reached"] == "True" for row in rows]),
         np.full(len(rows), np.nan), policy in ORACLES,
     )  # fmt: skip
-    return Standing(numbers, times, tuple(row["code"] for row in rows), rows[0]["data"])
+    worlds = frozenset((row["data"], row["target"]) for row in rows)
+    return Standing(numbers, times, tuple(row["code"] for row in rows), worlds)
 
 
 def kept_from(path: Path, standings: dict[str, list[Standing]]) -> str:
     """Say which policies were not run, and what code made their runs."""
     codes = Counter(code for draws in standings.values() for one in draws for code in one.code)
     made = "; ".join(f"{code} ({count} runs)" for code, count in codes.items())
-    return f"Kept from an earlier {path.name}, tuned and run in the same way: {', '.join(standings)}, with {made}."
+    return f"Kept from an earlier {path.name}: {', '.join(standings)}, with {made}."

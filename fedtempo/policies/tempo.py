@@ -4,7 +4,7 @@ The server remembers each client's last direction y_i and steps along their mean
 what it would tell beyond that. Tempo draws clients by residual norm against upload time, with the q of the exact
 optimum of P3 (theory/optimum.py), solved anew as training goes: a_i = p_i ‖residual‖, c_i = t_i/f_tot, and C in
 proportion to the signal ‖d‖². Clients come in turn, as often as q says (theory/turns.py): by chance, what is remembered
-of them would be twice as old. It does not wait for a cohort: the server steps as soon as a few updates have arrived,
+of them would be older. It does not wait for a cohort: the server steps as soon as a few updates have arrived,
 while others compute and upload, so that the link is never idle and computing takes no time of its own.
 
 That takes a memory that holds. Where it was not seen to hold yet, and where it fails for good, as with networks whose
@@ -62,7 +62,7 @@ ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard ye
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
 # q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
 CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q = 100, 64
-LARGE_FLEET = 500  # clients, from which draws need not look at each
+LARGE_FLEET = {True: 10_000, False: 500}  # clients from which draws in turn, or by chance, need not look at each
 MOST_AHEAD = 20  # of those who compute, since old updates mislead
 SIGNAL_FACTOR = {True: 0.1, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
@@ -223,7 +223,7 @@ class Tempo:
 
     def _draw(self, q: Vector, number: int, context: RoundContext) -> tuple[Integers, Vector]:
         """Draw so many of those who are there; return them, and the inclusion probabilities that they had."""
-        if len(q) > LARGE_FLEET:
+        if len(q) > LARGE_FLEET[self.in_turn]:
             if self.in_turn:
                 found = self.turns.draw_near(q, number, context.available, context.rng)
             else:
@@ -310,6 +310,7 @@ class Tempo:
             if pi.sum() < fewest:
                 pi = inclusion_with_sum(pi, fewest)
             factors = np.minimum(1 / pi, self.largest_factor)
+            # That of draws by chance, which in turn is an upper bound.
             self.expected_noise = float((squares[there] * pi * (1 - pi) * factors**2).sum())
         drawn = self._choose(there, pi, context.rng)
         members = there[drawn]

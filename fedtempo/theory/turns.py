@@ -3,7 +3,7 @@
 A client's credit grows by its π with each cohort that it could be part of, and falls by 1 when it is drawn; the largest
 credits are next. What credits gain in all, they lose in all, so that nobody is drawn much more or less often than the
 sum of its π: where π stays as it is, each comes about every 1/π cohorts. By chance the time since a client was last
-drawn would be twice as long on the mean, and what a server remembers of it twice as old.
+drawn would be twice as long on the mean.
 
 Who comes next follows from the past, so a weight p/π makes the sum over many cohorts right, not each by itself.
 """
@@ -19,6 +19,7 @@ from fedtempo.theory.inclusion import inclusion_with_sum
 ROUNDING = 1e-9
 TIE = 1e-6  # credits that differ by less come in random order
 NEAR, DRAWS_AHEAD = 1_000, 250  # clients that are looked at in a large fleet, for so many draws
+NUMBERS = ("part", "drawn", "owed")
 
 
 class Turns:
@@ -52,26 +53,36 @@ class Turns:
         """
         if self.near is None or self.drawn >= DRAWS_AHEAD:
             self.settle(q)
-            soon = self.credit + DRAWS_AHEAD * q
-            if free is not None:
-                soon[~free] = -np.inf
-            few = min(NEAR, len(q))
-            self.near = np.sort(np.argpartition(soon, -few)[-few:])
+            self.near = self._find_near(q, free, rng)
         near = self.near if free is None else self.near[free[self.near]]
         if len(near) < number:
             return None
-        others = 1.0 - float(q[near].sum()) - (0.0 if free is None else float(q[np.flatnonzero(~free)].sum()))
+        away: Integers = np.empty(0, dtype=np.int64)  # neither near nor free
+        if free is not None:
+            passed_over = ~free
+            passed_over[self.near] = False
+            away = np.flatnonzero(passed_over)
+        others = 1.0 - float(q[self.near].sum()) - float(q[away].sum())
         importance = q[near]
         if others > ROUNDING:  # as so many equal parts: none of them has π above 1
             importance = np.append(importance, np.full(number, others / number))
         inclusion = inclusion_with_sum(importance, number)
         if others > ROUNDING:
-            self.owed += number * float(inclusion[-1]) / others
+            gain = number * float(inclusion[-1]) / others
+            self.owed += gain
+            self.credit[away] -= gain * q[away]  # which ``settle`` will give to all who are not near
         self.drawn += number
         self.credit[near] += inclusion[: len(near)]
         places = _largest(self.credit[near], number, rng)
         self.credit[near[places]] -= 1.0
         return near[places], inclusion[places]
+
+    def _find_near(self, q: Vector, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator) -> Integers:
+        """Return those whose turn may come soon: enough who are free, and the busy who are as near."""
+        soon = self.credit + DRAWS_AHEAD * q + TIE * rng.random(len(q))
+        candidates = soon if free is None else soon[free]
+        few = min(NEAR, len(candidates))
+        return np.flatnonzero(soon >= np.partition(candidates, -few)[-few]) if few else np.empty(0, dtype=np.int64)
 
     def settle(self, q: Vector) -> None:
         """Give those who were not near what they gained with this q."""
@@ -94,12 +105,9 @@ class Turns:
             setattr(self, name, state[name])
 
 
-NUMBERS = ("part", "drawn", "owed")
-
-
 def _largest(credit: Vector, number: int, rng: np.random.Generator) -> Integers:
     """Return the places of the largest, in order."""
-    if number >= len(credit):
-        return np.arange(len(credit))
+    if number == 0 or number >= len(credit):
+        return np.arange(min(number, len(credit)))
     tied = credit + TIE * rng.random(len(credit))
-    return np.sort(np.argpartition(tied, -number)[-number:]) if number else np.empty(0, dtype=np.int64)
+    return np.sort(np.argpartition(tied, -number)[-number:])
