@@ -61,15 +61,21 @@ def test_turns_are_evenly_spaced():
         assert gaps.max() <= 2.0 / q[client] + 2, "by chance one of a hundred would be 4.6 times the mean"
 
 
-def test_the_most_likely_come_first():
-    q = np.array([0.1, 0.4, 0.2, 0.3])
-    assert draw_some(Turns(4), q, 2, None, np.random.default_rng(0))[0].tolist() == [1, 3]
+@pytest.mark.parametrize("size", [40, 3000])
+def test_the_most_likely_come_first_in_an_order_that_the_seed_changes(size):
+    q, cohorts = probabilities(size, 1.0), []
+    for seed in range(5):
+        rng, turns = np.random.default_rng(seed), Turns(size)
+        cohorts.append(np.concatenate([draw_some(turns, q, 1, None, rng)[0] for _ in range(size // 4)]))
+        assert q[cohorts[-1]].mean() > 1.5 / size
+    assert len({tuple(cohort.tolist()) for cohort in cohorts}) == 5
 
 
 def test_equals_come_in_random_order():
     q, orders = np.full(30, 1 / 30), set()
     for seed in range(5):
         turns, rng = Turns(30), np.random.default_rng(seed)
+        turns.begun = True  # alike
         rounds = [tuple(int(draw_some(turns, q, 1, None, rng)[0][0]) for _ in range(30)) for _ in range(2)]
         assert all(sorted(order) == list(range(30)) for order in rounds), "each once before anybody twice"
         orders |= set(rounds)
@@ -91,6 +97,7 @@ def test_cohorts_whose_probabilities_add_up_to_no_whole_number(size, seed):
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_credits_keep_to_the_bounds_of_the_theory(size, seed):
     rng, turns = np.random.default_rng(seed), Turns(size)
+    turns.begun = True  # at 0
     for _ in range(60):
         # To pour evenly into the fullest is what comes closest to the upper bound.
         fullest = turns.credit >= np.quantile(turns.credit, rng.random())
@@ -119,6 +126,8 @@ def test_those_in_flight_lose_nothing(size, spread):
     """The likeliest are nearly always in flight, and q changes while they are."""
     rng, turns = np.random.default_rng(4), Turns(size)
     both = [probabilities(size, spread, seed) for seed in (5, 6)]
+    turns._begin(slice(None), both[0], rng)
+    start = turns.credit.sum()
     flight, drawn, expected = deque(), np.zeros(size), np.zeros(size)
     for step in range(3000):
         q, free = both[step // 40 % 2], np.ones(size, dtype=bool)
@@ -133,8 +142,8 @@ def test_those_in_flight_lose_nothing(size, spread):
         if len(flight) > 8:
             flight.popleft()
     turns.settle(q)
-    assert turns.credit.sum() == pytest.approx(0, abs=1e-6)
-    assert np.abs(drawn - expected).max() < 3
+    assert (turns.credit.sum() - start) == pytest.approx(0, abs=1e-6)
+    assert np.abs(drawn - expected).max() < 4
 
 
 @pytest.mark.parametrize("size", [20, 3000])

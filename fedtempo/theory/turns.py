@@ -19,7 +19,8 @@ from fedtempo.theory.inclusion import inclusion_with_sum
 ROUNDING = 1e-9
 TIE = 1e-6  # credits that differ by less come in random order
 NEAR, DRAWS_AHEAD = 1_000, 250  # clients that are looked at in a large fleet, for so many draws
-NUMBERS = ("part", "drawn", "owed")
+START = 4.0  # draws: credits start between minus and plus a half of what these bring, so that seeds differ
+NUMBERS = ("part", "drawn", "owed", "begun")
 
 
 class Turns:
@@ -27,7 +28,7 @@ class Turns:
 
     def __init__(self, size: int) -> None:
         """Owe nothing to anybody."""
-        self.credit = np.zeros(size)
+        self.credit, self.begun = np.zeros(size), False
         self.part = 0.0  # of a client, left over from cohorts whose π add up to no whole number
         # Of a large fleet: those whose turn may come soon, draws among them, and what others gain for each unit of q.
         self.near: Integers | None = None
@@ -38,6 +39,7 @@ class Turns:
         total = self.part + float(inclusion.sum())
         number = min(int(total + ROUNDING), len(there))
         self.part = max(total - number, 0.0)
+        self._begin(there, inclusion / max(float(inclusion.sum()), ROUNDING), rng)
         self.credit[there] += inclusion
         chosen = _largest(self.credit[there], number, rng)
         self.credit[there[chosen]] -= 1.0
@@ -51,6 +53,7 @@ class Turns:
         Only those near their turn are looked at; ``settle`` before q changes, and before ``draw``. Return who was
         drawn, and their π; None if too few of the free are near.
         """
+        self._begin(slice(None), q, rng)
         if self.near is None or self.drawn >= DRAWS_AHEAD:
             self.settle(q)
             self.near = self._find_near(q, free, rng)
@@ -76,6 +79,11 @@ class Turns:
         places = _largest(self.credit[near], number, rng)
         self.credit[near[places]] -= 1.0
         return near[places], inclusion[places]
+
+    def _begin(self, there: Integers | slice, q: Vector, rng: np.random.Generator) -> None:
+        if not self.begun:
+            self.credit[there] += START * q * (rng.random(len(q)) - 0.5)
+            self.begun = True
 
     def _find_near(self, q: Vector, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator) -> Integers:
         """Return those whose turn may come soon: enough who are free, and the busy who are as near."""
