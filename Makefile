@@ -52,6 +52,7 @@ clean:
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"fedtempo needs Python 3.11 or newer, got {sys.version}; run: make PYTHON=python3.11")'
 	$(PYTHON) -m venv --without-pip $(VENV)
+	$(INSTALL) pip
 
 $(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[report]'

@@ -1,6 +1,7 @@
 """Grids of runs: which folder is whose, what of it is taken up, told or refused, and what a cluster hands back."""
 
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,19 @@ def config(tmp_path):
 def jobs_of(config, root, policies, seeds):
     experiment, table = read_experiment(config)
     return [Job(experiment, table, policy, seed, root) for policy in policies for seed in seeds]
+
+
+def test_a_policy_of_another_package_runs_anew_when_its_file_changes(config, tmp_path, monkeypatch):
+    source = tmp_path / "mine_and_yours.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [EntryPoint(name, "mine_and_yours:sampler", "fedtempo.policies") for name in ("mine", "weighted")]
+    points.append(EntryPoint("gone", "nowhere.at_all:sampler", "fedtempo.policies"))
+    monkeypatch.setattr("fedtempo.policies.registry.entry_points", lambda group: points)
+    folders = []
+    for formula in ("fleet.data_share", "1 - fleet.data_share"):
+        source.write_text(f"def sampler(fleet):\n    return {formula}\n")
+        folders.append([job.folder.name for job in jobs_of(config, tmp_path, ("mine", "weighted", "gone"), [0])])
+    assert [old == new for old, new in zip(*folders, strict=True)] == [False, True, True]
 
 
 def test_folders_have_kept_their_names(tmp_path):

@@ -183,9 +183,9 @@ def files_of(experiment: Experiment) -> dict[str, Any]:
     """Return a table to lie over the settings, in which what a file holds stands for its name; {} if it names none."""
     found: dict[str, Any] = {}
     if experiment.times.compute_scores is not None:
-        found["times"] = {"compute_scores": _digest_of(experiment.times.compute_scores)}
+        found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
     if experiment.channel.kind == "traces":
-        found["channel"] = {"traces": [_digest_of(name) for name in experiment.channel.traces]}
+        found["channel"] = {"traces": [digest_of(name) for name in experiment.channel.traces]}
     return found
 
 
@@ -218,7 +218,8 @@ def _with_paths(experiment: Experiment, folder: Path) -> Experiment:
     return replace(experiment, times=times, channel=replace(channel, traces=tuple(map(beside, channel.traces))))
 
 
-def _digest_of(name: str) -> str:
+def digest_of(name: str) -> str:
+    """Return what a file holds, in short."""
     path = Path(name)
     with naming(path):
         status = path.stat()
@@ -227,5 +228,5 @@ def _digest_of(name: str) -> str:
 
 @cache
 def _digest_at(path: Path, changed: int, size: int) -> str:
-    """Return what a file holds in short; a grid asks it once for each run, about many files."""
+    """A grid asks it once for each run, about many files."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -18,9 +18,10 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS, RunNotice, other_code, parsed, read_header
 from fedtempo.engine.run import ctrl_c
 from fedtempo.experiments import runner
-from fedtempo.experiments.config import DataConfig, Experiment, files_of, settings_of
+from fedtempo.experiments.config import DataConfig, Experiment, digest_of, files_of, settings_of
 from fedtempo.experiments.toml import merged
 from fedtempo.files import whole_file
+from fedtempo.policies.registry import source_of
 from fedtempo.simulator.simulation import Simulation
 
 HASH_LENGTH = 10
@@ -40,9 +41,13 @@ class Job:
     folder: Path = field(init=False)  # of its records: of another setting another, not of another policy's options
 
     def __post_init__(self) -> None:
-        """Name the folder so that a worker finds it, wherever it was started; files count by what they hold."""
+        """Name the folder so that a worker finds it, wherever it was started; files count by what they hold.
+
+        So does the file of a policy that another package brings: changed, it runs anew.
+        """
         settings = merged(settings_of(self.experiment, self.policy), files_of(self.experiment))
-        key = json.dumps([settings, self.policy, self.seed], sort_keys=True, default=str)
+        own = [] if (source := source_of(self.policy)) is None else [digest_of(str(source))]
+        key = json.dumps([settings, self.policy, self.seed, *own], sort_keys=True, default=str)
         digest = hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]
         object.__setattr__(self, "folder", self.root.absolute() / f"{self.policy}-seed{self.seed}-{digest}")
 

@@ -45,7 +45,8 @@ def read_standings(path: Path, *, seeds: int, draws: int, without: Sequence[str]
         own = [row for row in rows if row["policy"] == policy]
         expected = [(str(draw), str(seed)) for draw in range(draws) for seed in range(draw, seeds, draws)]
         if sorted((row["draw"], row["seed"]) for row in own) != sorted(expected):
-            raise InputError(f"{path} must have {seeds} seeds over {draws} draws of {policy}, got others")
+            got = f"{len(own)} runs over {len({row['draw'] for row in own})} draws; name as many, or rank {policy} anew"
+            raise InputError(f"{path} must have {seeds} seeds over {draws} draws of {policy}, got {got}")
         found[policy] = [
             _standing(policy, settings, [row for row in own if row["draw"] == str(draw)]) for draw in range(draws)
         ]

@@ -2,9 +2,12 @@
 
 import difflib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 from fedtempo.checks import InputError, check_nonnegative
 from fedtempo.policies.clustered import ClusteredSampling
@@ -107,12 +110,24 @@ def available_policies() -> dict[str, Entry]:
     return found
 
 
+def source_of(policy: str) -> Path | None:
+    """Return the file of a policy that an installed package brings; None for our own, and where there is no such file."""
+    for point in entry_points(group=ENTRY_POINTS) if policy not in BUILT_IN else ():
+        if point.name == policy:
+            with suppress(ImportError):
+                found = find_spec(point.module)
+                return None if found is None or not found.has_location else Path(str(found.origin))
+    return None
+
+
 def check_name(policy: str) -> str:
     """Return the name of a policy that there is."""
     known = available_policies()
     if policy not in known:
         near = difflib.get_close_matches(policy, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
+        if ":" in policy:
+            hint = "; packages name theirs by entry points (docs/simulation.md)"
         raise InputError(f"policy must be one of {', '.join(known)}, got {policy!r}{hint}")
     return policy
 
