@@ -228,5 +228,5 @@ def digest_of(name: str) -> str:
 
 @cache
 def _digest_at(path: Path, changed: int, size: int) -> str:
-    """A grid asks it once for each run, about many files."""
+    """Return the same, read once: a grid asks for each run, about many files."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -111,7 +111,7 @@ def available_policies() -> dict[str, Entry]:
 
 
 def source_of(policy: str) -> Path | None:
-    """Return the file of a policy that an installed package brings; None for our own, and where there is no such file."""
+    """Return the file of a policy that an installed package brings; None for our own, or where there is none."""
     for point in entry_points(group=ENTRY_POINTS) if policy not in BUILT_IN else ():
         if point.name == policy:
             with suppress(ImportError):
