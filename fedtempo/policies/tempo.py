@@ -71,7 +71,7 @@ ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # help, the memory is not followed any more, until it would have done well again.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 # A memory that is not followed would do well where the surprise is below SURPRISE_TO_FOLLOW - DOUBT × novelty.doubt.
-SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.2
+SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.5
 SMALL_COHORT = 4
 # Where what clients tell turns back on what they told before, steps are too long, and become shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
