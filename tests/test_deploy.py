@@ -80,7 +80,9 @@ class Deployment:
 
     def start(self, name, machine, text, prefix=()):
         """Start commands, with the addresses that are used here."""
-        text = text.replace(SERVER, self.network.server).replace(CONTROL, self.control_port)
+        text = re.sub(
+            rf"\b{CONTROL}\b", self.control_port, text.replace(SERVER, self.network.server)
+        )  # not in a run's id
         shell = Shell(name, machine, text, prefix)
         self.started.append(shell)
         shell.start()
