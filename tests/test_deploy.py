@@ -80,9 +80,8 @@ class Deployment:
 
     def start(self, name, machine, text, prefix=()):
         """Start commands, with the addresses that are used here."""
-        text = re.sub(
-            rf"\b{CONTROL}\b", self.control_port, text.replace(SERVER, self.network.server)
-        )  # not in a run's id
+        text = text.replace(SERVER, self.network.server)
+        text = re.sub(rf"\b{CONTROL}\b", self.control_port, text)  # as a word: a run's id may hold these digits
         shell = Shell(name, machine, text, prefix)
         self.started.append(shell)
         shell.start()

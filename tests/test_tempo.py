@@ -318,7 +318,9 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     assert policy.caution == caution, "nobody told anything new"
 
 
-@pytest.mark.parametrize(("clients", "surprise", "follow"), [(1, 0.55, False), (1, 0.45, True), (4, 0.6, True)])
+@pytest.mark.parametrize(
+    ("clients", "surprise", "follow"), [(1, 0.25, False), (1, 0.2, True), (4, 0.6, False), (4, 0.55, True)]
+)
 def test_a_memory_that_few_have_tried_must_hold_better(clients, surprise, follow):
     policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
     for name, value in (("whole", 1.0), ("before", 1.0), ("new_part", surprise)):
