@@ -141,7 +141,7 @@ def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
         (["--policy", "proposed-oracle", "--beta-over-alpha", "3"], "give them as its option gradient_bound"),
         (["--policy", "proposed-oracle", "--clients", "fleet.csv"], "beta_over_alpha must be given"),
         (["--nodes", "3", "--clients", "fleet.csv"], "--clients must have a line for each of 3 nodes, got 10"),
-        (["--policy", "tempo", "--beta-over-alpha", "3"], "options of a policy must be known"),
+        (["--policy", "tempo", "--beta-over-alpha", "3"], "policy tempo: options must be known"),
         (["--tc"], "--tc needs a network namespace for each node; add --netns"),
         (["--tc", "--netns", "--link", "shared"], "--tc has the links paper and equal, got shared"),
     ],

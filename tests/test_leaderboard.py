@@ -1,7 +1,6 @@
 """The leaderboard: one procedure for all policies, on small data."""
 
 import csv
-import functools
 import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -98,8 +97,17 @@ def limit_of(folder):
 def test_settings_are_tried_for_no_longer_than_one_takes_to_the_target(small, monkeypatch):
     monkeypatch.setitem(GRIDS, "setup2", SetupGrid((0.01, 0.03), (2, 3), (0.005,), (2,), 60.0))
     folders = {"configs": small, "records": small / "records", "output": small / "out", "traces": None}
-    run = functools.partial(run_grid, processes=1)
-    rank("setup2", "static", "plain", ["weighted"], seeds=1, draws=1, run_grid=run, **folders)
+    stages = []
+
+    def run(stage, grid):
+        stages.append(stage)
+        run_grid(grid, processes=1)
+
+    path = rank("setup2", "static", "plain", ["weighted"], seeds=1, draws=1, run_grid=run, **folders)
+    *settings, last = stages
+    assert settings == [f"setup2, static, plain: settings, part {i + 1} of at most 3" for i in range(len(settings))]
+    assert last == "setup2, static, plain: ranking"
+    assert "over 1 draw of the data" in path.read_text()
     reached = defaultdict(list)  # of each limit and setting, in each draw
     for folder in (small / "records").rglob("*-seed1000-*"):
         own = read_run(folder / "records.jsonl")
@@ -113,7 +121,7 @@ def test_settings_are_tried_for_no_longer_than_one_takes_to_the_target(small, mo
 
 
 def test_what_has_run_is_not_run_again(small):
-    def run(grid):
+    def run(_stage, grid):
         started.extend(job for job in grid if not has_ended(job))
         run_grid(grid, processes=1)
 

@@ -174,7 +174,7 @@ def leaderboard(
         path = rank(
             setup, channel, regime, names,
             seeds=seeds, draws=draws, configs=configs, traces=traces, records=records, output=output,
-            run_grid=lambda grid: run_grid(grid[0].experiment.name, grid, jobs, ray), beside=beside,
+            run_grid=lambda stage, grid: run_grid(stage, grid, jobs, ray), beside=beside,
         )  # fmt: skip
         print_markdown(path.read_text(encoding="utf-8"))
         print(f"wrote {path} and {path.with_suffix('.png')}")

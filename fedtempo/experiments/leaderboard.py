@@ -129,12 +129,13 @@ class Contest:
         )
 
     def tune(
-        self, policies: Sequence[str], regime: str, run_grid: Callable[[list[Job]], object]
+        self, policies: Sequence[str], regime: str, run_grid: Callable[[str, list[Job]], object]
     ) -> tuple[dict[str, Candidate], list[str]]:
         """Return the best settings of each policy, and what is to say about them."""
         chosen: dict[str, Candidate] = {}
         edges: list[str] = []
-        for part in self.grid.tuning_limits:
+        limits = self.grid.tuning_limits
+        for number, part in enumerate(limits, start=1):
             if not (left := [policy for policy in policies if policy not in chosen]):
                 break
             tried = [
@@ -142,7 +143,8 @@ class Contest:
                 for choices in self.grid.choices(regime)
                 for candidate in self.among(left, choices, part=part, draws=TUNING_DRAWS, seeds=TUNING_SEEDS)
             ]
-            run_grid([job for candidate in tried for job in candidate.jobs])
+            stage = f"{self.setup}, {self.channel}, {regime}: settings, part {number} of at most {len(limits)}"
+            run_grid(stage, [job for candidate in tried for job in candidate.jobs])
             best = best_of(tried, self.target)
             done = {policy: one for policy, one in best.items() if part == 1 or not one.times(self.target).missed}
             chosen |= done
@@ -179,12 +181,13 @@ def rank(
     traces: Path | None,
     records: Path,
     output: Path,
-    run_grid: Callable[[list[Job]], object],
+    run_grid: Callable[[str, list[Job]], object],
     beside: Path | None = None,
 ) -> Path:
     """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table.
 
-    ``beside``: the folder of an earlier leaderboard, of which the runs of all other policies are kept.
+    ``run_grid`` runs jobs under a title. ``beside``: the folder of an earlier leaderboard, of which the runs of all other
+    policies are kept.
     """
     check_choices([setup], [channel], [regime], seeds=seeds, draws=draws, traces=traces)
     name = f"{setup}-{channel}-{regime}"
@@ -201,7 +204,9 @@ def rank(
         ran[policy] = [
             contest.among([policy], fixed, draws=[draw], seeds=range(draw, seeds, draws))[0] for draw in range(draws)
         ]
-    run_grid([job for found in ran.values() for one in found for job in one.jobs])
+    run_grid(
+        f"{setup}, {channel}, {regime}: ranking", [job for found in ran.values() for one in found for job in one.jobs]
+    )
     runs = [run for found in ran.values() for one in found for run in one.runs]
     data = contest.world_said(runs[0].header.get("data", ""))
     for policy, standings in kept.items():
@@ -306,9 +311,10 @@ def ranking_table(ranked: Ranked, target: Target) -> str:
             f"{missed} of {runs}",
             settings,
         ])  # fmt: skip
+    draws = len(next(iter(ranked.values())))
     note = (
         f"Ranked by how many runs missed the target, then by time: the geometric mean over "
-        f"{len(next(iter(ranked.values())))} draws of the data, pilots counted. Runs that missed it enter with the "
+        f"{draws} draw{'s' if draws > 1 else ''} of the data, pilots counted. Runs that missed it enter with the "
         f"time that they trained, at most the time limit, and those that diverged with the limit. Ratios are of "
         f"draws in pairs: their 95 % interval and their range. Settings were chosen on other draws and seeds; of each "
         f"policy's own options the defaults stand."

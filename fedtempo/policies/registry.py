@@ -143,7 +143,12 @@ def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
 def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Policy:
     """Return a policy from its name, a ready policy, a class that takes the setting, or a function from fleet to q."""
     if isinstance(policy, str):
-        return available_policies()[check_name(policy)].make(setting)
+        entry = available_policies()[check_name(policy)]
+        try:
+            return entry.make(setting)
+        except InputError as error:
+            error.args = (f"policy {policy}: {error}",)
+            raise
     if isinstance(policy, type):
         if not (hasattr(policy, "plan") and hasattr(policy, "observe")):
             raise InputError(f"a policy must have the methods plan and observe, got {policy.__name__}")
