@@ -115,7 +115,7 @@ def seconds_of(page: Path) -> dict[str, float]:
 
 
 def test_shares_of_tempos_time_are_those_of_the_leaderboards():
-    page = ROOT / "docs/tempo.md"
+    page = ROOT / "docs/rivals.md"
     rows = re.findall(r"^\| \[.*?\]\((leaderboard/.*?)\) \| (.*) \|$", page.read_text(), re.MULTILINE)
     assert len(rows) >= 7
     for link, told in rows:

@@ -388,9 +388,9 @@ def test_tuning_names_the_best_of_each_policy(config, tmp_path, capsys):
     assert "must have a target" in capsys.readouterr().err
 
 
-def candidate(policy, step_size, cohort_size, seconds):
+def candidate(policy, step_size, cohort_size, seconds, **more):
     run = made_up(policy, 0, [1.0], seconds)
-    training = {"step_size": step_size, "cohort_size": cohort_size}
+    training = {"step_size": step_size, "cohort_size": cohort_size, **more}
     made = Candidate(policy, training, cohort_size, [])
     made.__dict__["runs"] = [run]
     return made
@@ -405,6 +405,11 @@ def test_tuning_says_where_the_best_lies_at_the_edge_of_what_was_tried():
     assert at_the_edge(deaf, target) == ["tempo: step_size 0.1 is the smallest that was tried; try 0.033 too"]
     least = [candidate("uniform", 0.1, size, size) for size in (1, 2)]
     assert at_the_edge(least, target) == [], "one value is no grid, and no cohort is smaller than 1"
+    plain = [candidate("uniform", step, 2, 9.0, server_momentum=0.0) for step in (0.1, 0.2, 0.4)]
+    momentum = [candidate("uniform", step, 2, 1 / step, server_momentum=0.9) for step in (0.1, 0.2)]
+    assert at_the_edge(plain + momentum, target) == [
+        "uniform: step_size 0.2 is the largest that was tried; try 0.4 too"
+    ]
 
 
 def test_a_step_size_that_diverges_is_never_the_best(config, tmp_path, capsys):

@@ -114,14 +114,15 @@ def started_from(found: Sequence[Candidate], target: Target) -> str:
 def at_the_edge(found: Sequence[Candidate], target: Target) -> list[str]:
     """Say of each policy which of its best settings lie at the edge of what was tried, and what to try next.
 
-    That is as far beyond the edge as its neighbour lies within, or a factor of three where that is further away.
+    That is as far beyond the edge as its neighbour lies within, or a factor of three where that is further away. What
+    was tried with server momentum is a grid of its own.
     """
     said, everything = [], _runs_of(found)
     for policy, best in best_of(found, target).items():
+        own = [one for one in found if one.policy == policy and _has_momentum(one) == _has_momentum(best)]
         for name, value in best.training.items():
             if name == "server_momentum":  # its edges are 0 and 1
                 continue
-            own = [candidate for candidate in found if candidate.policy == policy]
             tried = sorted({candidate.training[name] for candidate in own})
             lowest = best.score(target, everything)
             as_good = {one.training[name] for one in own if one.score(target, everything) == lowest}
@@ -133,6 +134,10 @@ def at_the_edge(found: Sequence[Candidate], target: Target) -> list[str]:
             if beyond != value:
                 said.append(f"{policy}: {name} {value:g} is the {word} that was tried; try {beyond:g} too")
     return said
+
+
+def _has_momentum(candidate: Candidate) -> bool:
+    return candidate.training.get("server_momentum", 0.0) > 0
 
 
 def tuning_table(found: Sequence[Candidate], target: Target) -> str:
