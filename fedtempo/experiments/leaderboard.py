@@ -186,8 +186,8 @@ def rank(
 ) -> Path:
     """Tune and rank policies in one setup on one kind of channel; write the table and the chart, return the table.
 
-    ``run_grid`` runs jobs under a title. ``beside``: the folder of an earlier leaderboard, of which the runs of all other
-    policies are kept.
+    ``run_grid`` runs jobs under a title. ``beside``: the folder of an earlier leaderboard, of which the runs of all
+    other policies are kept.
     """
     check_choices([setup], [channel], [regime], seeds=seeds, draws=draws, traces=traces)
     name = f"{setup}-{channel}-{regime}"
