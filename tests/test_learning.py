@@ -293,6 +293,23 @@ def test_an_update_that_was_begun_with_a_larger_step_size_tells_the_same_directi
     np.testing.assert_allclose(late.residual_norm, usual.residual_norm, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bits", [32, 8])
+def test_a_client_that_is_forgotten_might_never_have_told(bits):
+    rng, share = np.random.default_rng(8), np.array([0.2, 0.3, 0.5])
+    old, new = rng.normal(size=(2, 3, 300)).astype(np.float32)
+    model, steps = np.zeros(300, dtype=np.float32), []
+    for tell, forget in (((0, 1, 2), [1]), ((0, 2), [1]), ((0, 2), [])):
+        server = Aggregator(share, memory=True, bits=bits)
+        for i in tell:
+            server.apply(model, np.array([i]), old[i : i + 1], np.zeros(1), 1.0)
+        server.forget(np.array(forget, dtype=np.int64))
+        assert sorted(server.remembered) == [0, 2]
+        steps.append(server.apply(model, np.array([1]), new[1:2], np.array([0.4]), 1.0))
+    for one in steps[:2]:
+        np.testing.assert_allclose(one.model, steps[2].model, atol=1e-5)
+        np.testing.assert_allclose(one.residual_norm, steps[2].residual_norm, rtol=1e-5)
+
+
 def test_memory_stays_unbiased_and_takes_the_noise_away():
     rng = np.random.default_rng(6)
     share, updates = np.array([0.2, 0.3, 0.5]), rng.normal(size=(3, 4)).astype(np.float32)

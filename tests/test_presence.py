@@ -271,3 +271,11 @@ def test_draws_before_the_first_failure_are_carried_over():
     for presence in (one, other):
         presence.observe(report(plan, [True, False]))
     assert other.response(np.arange(3)).tolist() == one.response(np.arange(3)).tolist()
+
+
+def test_what_was_seen_long_ago_fades():
+    presence, rng = Presence(2), np.random.default_rng(0)
+    for chance in (1.0, 0.3):
+        for _ in range(1000):
+            presence.look(context([True, rng.random() < chance]))
+        assert presence.response(np.array([0, 1])) == pytest.approx([1.0, chance], abs=0.1)

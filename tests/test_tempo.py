@@ -17,7 +17,7 @@ from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import BufferedPlan, RoundPlan
 from fedtempo.policies.tempo import Tempo
 from fedtempo.simulator.api import assemble
-from fedtempo.simulator.channel import StaticChannel
+from fedtempo.simulator.channel import ChannelState, StaticChannel
 from fedtempo.simulator.markov import FadingChannel, WithAbsences
 
 
@@ -60,7 +60,7 @@ class Blind(Tempo):
     def observe(self, report):
         super().observe(report)
         self.busy[report.plan.members] = False
-        assert self.flying == self.busy.sum()
+        assert len(self.flying) == self.busy.sum()
 
 
 @EACH
@@ -82,6 +82,41 @@ def test_failures_are_borne_and_learned(options):
     assert failed[3:].sum() == 0
     assert made[0].presence.failed.tolist() == failed.tolist()
     assert result.summary["loss"] < 0.8 * start_loss()
+
+
+class Leaver:
+    """Times that stay as they are, and one client that leaves for good."""
+
+    def __init__(self, client, at):
+        self.client, self.leaves = client, at
+
+    def at(self, _round_index, time):
+        there = np.ones(SIZE, dtype=bool)
+        there[self.client] = time < self.leaves
+        return ChannelState(**TIMES, available=there)
+
+
+@pytest.mark.parametrize("options", [{}, {"largest_factor": math.inf}, {"overlap": False}, {"memory_bits": 8}])
+@pytest.mark.parametrize(("seed", "at"), [(2, 4.0), (4, 15.0)])
+def test_a_large_client_that_leaves_for_good_is_forgotten(seed, at, options):
+    """Its last direction, followed for ever, would lead the model away: the loss of two of these went to 6 and more."""
+    data = synthetic_data(alpha=1.0, beta=1.0, num_clients=SIZE, num_samples=1000, seed=seed)
+    given = {"channel": Leaver(int(data.data_share.argmax()), at), "max_time": 400.0, "evaluate_growth": 0.3}
+    weighted, tempo = (
+        run(policy, data, rounds=100_000, options=mine, **given).summary["loss"]
+        for policy, mine in (("weighted", {}), ("tempo", options))
+    )
+    assert tempo < 1.1 * weighted
+
+
+@pytest.mark.parametrize("options", [{}, {"overlap": False}])
+def test_who_never_answers_is_seldom_tried_and_said_so(options):
+    channel = WithAbsences(StaticChannel(**TIMES), present_share=[1.0] * 7 + [1e-9] * 3, seed=3)
+    result = run(Blind, options=options, channel=channel, rounds=300)
+    tried = [client for record in result.records[150:] for client in record["members"]]
+    assert np.mean(np.isin(tried, [7, 8, 9])) < 0.25 * DATA.data_share[7:].sum()
+    assert {7, 8, 9} <= {client for record in result.records for client in record["failed"]}
+    assert result.records[-1]["note"]["never_answered"] == pytest.approx(DATA.data_share[7:].sum())
 
 
 @EACH

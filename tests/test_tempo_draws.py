@@ -5,7 +5,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from tempo_cases import DATA, SAME, SHARE, TIMES, context, noise, run, setting
+from tempo_cases import DATA, SAME, SHARE, SIZE, TIMES, context, noise, run, setting
 
 from fedtempo import InputError
 from fedtempo.policies.policy import RoundPlan
@@ -68,7 +68,8 @@ def mean_weight(policy, steps, seed, there=1.0):
         landed = [flight.popleft() for _ in range(min(plan.wait_for, len(flight)))]
         for client, value in landed:
             row[client] += value
-        policy.flying -= len(landed)
+        for client, _ in landed:
+            del policy.flying[client]
         policy.presence.observe(Arrival([client for client, _ in landed]))
     weight = weight[steps // 10 :]
     return weight.mean(axis=0), weight.std(axis=0) / math.sqrt(len(weight))
@@ -98,6 +99,19 @@ def test_the_unbiased_form_makes_up_for_absences():
     policy = Drawing(setting(SHARE, options={"largest_factor": math.inf}), Q)
     mean, error = mean_weight(policy, 2500, seed=8, there=there)
     assert (np.abs(mean - SHARE) <= 5 * error + 0.03 * SHARE).all(), mean / SHARE
+
+
+@pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
+def test_the_unbiased_form_stays_so_while_q_changes_and_one_client_computes_for_long(options):
+    """It is in flight most of the time, and how often follows from q: what is known of that must not be too old."""
+    compute_time, rounds = np.where(np.arange(SIZE) == 0, 30.0, 0.5), 4000
+    given = {"cohort_size": 1, "local_steps": 1, "batch_size": 1, "step_size": 1e-4, "rounds": rounds}
+    times, mean = {"compute_time": compute_time, "upload_time": 1.0}, np.zeros(SIZE)
+    for seed in range(2):
+        records = run(times=times, options=options, seed=seed, **given).records[rounds // 4 :]
+        for record in records:
+            mean[record["members"]] += np.array(record["weights"]) / (2 * len(records))
+    assert (mean / DATA.data_share)[0] == pytest.approx(1.0, abs=0.17)
 
 
 def test_cut_weights_give_rare_clients_less():
@@ -172,7 +186,7 @@ def test_clients_come_in_turn_unless_each_step_is_to_be_unbiased(monkeypatch, op
         q = policy.q = shapes[step // 50 % 2] / shapes[step // 50 % 2].sum()
         free = np.ones(size, dtype=bool)
         free[list(flight)] = False
-        policy.flying = 0
+        policy.flying = {}
         (start,) = policy.plan(context(free, rng)).start
         expected += np.where(free, q, 0.0) / q[free].sum()
         drawn[start] += 1

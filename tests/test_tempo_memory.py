@@ -14,7 +14,7 @@ from fedtempo.learning.aggregation import Aggregator
 from fedtempo.policies import tempo
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import RoundPlan
-from fedtempo.policies.tempo import Tempo
+from fedtempo.policies.tempo import MISSED_TO_FORGET, Tempo
 
 
 def test_server_momentum_brings_more_arrivals():
@@ -47,7 +47,7 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     def observe(surprise, steps):
         policy.novelty.new_part[:] = surprise
         for _ in range(steps):
-            policy.flying, policy.novelty.news = 0, True
+            policy.flying, policy.novelty.news = {}, True
             plan = policy.plan(context())
         return len(plan.start)
 
@@ -68,7 +68,7 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     def step(surprise=None):
         if surprise is not None:
             policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, surprise
-        policy.flying, policy.novelty.news = 0, surprise is not None
+        policy.flying, policy.novelty.news = {}, surprise is not None
         return policy.plan(context())
 
     plan = step()
@@ -105,7 +105,7 @@ def test_a_mean_is_drawn_by_data_alone_and_along_a_memory_by_what_is_new():
     policy.novelty.square[:] = np.where(np.arange(40) < 20, 1.0, 1e-6)  # half of them have small updates
     policy.plan(context(round_index=1))
     np.testing.assert_allclose(policy.sampling_prob, 1 / 40)
-    policy.follows_memory, policy.flying = True, 0
+    policy.follows_memory, policy.flying = True, {}
     policy.plan(context(round_index=2))
     assert policy.sampling_prob[:20].min() > 5 * policy.sampling_prob[20:].max()
 
@@ -115,7 +115,7 @@ def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options
     policy = Tempo(setting(SHARE, options=options))
     policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, 2.0
     for _ in range(100):
-        policy.flying, policy.novelty.news = 0, True
+        policy.flying, policy.novelty.news = {}, True
         assert policy.plan(context()).follow_memory
 
 
@@ -127,7 +127,7 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     def step(cosine):
         policy.novelty.whole[:], policy.novelty.before[:] = 4.0, 1.0
         policy.novelty.new_part[:] = 5.0 - 4.0 * cosine  # ‖D - y‖² with ‖D‖ = 2 and ‖y‖ = 1
-        policy.flying, policy.novelty.news = 0, True
+        policy.flying, policy.novelty.news = {}, True
         return policy.plan(context()).step_factor
 
     assert policy.plan(context()).step_factor == 1.0
@@ -251,3 +251,64 @@ def test_surprise_does_not_depend_on_how_fast_the_step_size_shrinks():
         )  # fmt: skip
         seen.append(policies[0].novelty.surprise)
     assert seen[1] == pytest.approx(seen[0], rel=0.02)
+
+
+def told(policy, clients, round_index, failed=()):
+    """Let some clients tell directions of norm 1, all of it new, and others fail."""
+    policy.observe(report_of(RoundPlan(members=clients, weights=0.1), round_index, 1.0, failed=failed))
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_who_was_away_for_several_draws_is_forgotten_until_it_tells_again(overlap):
+    policy = Tempo(setting(SHARE, options={"overlap": overlap}))
+    policy.plan(context())
+    policy.flying = {}
+    told(policy, np.arange(8), 0)
+    there, forgotten = np.arange(8) != 4, {}  # a client of a quarter of the data
+    for index in range(1, 40):
+        plan = policy.plan(context(there, round_index=index))
+        if plan.forget is not None:
+            forgotten[index] = plan.forget.tolist()
+        policy.flying = {}
+    assert list(forgotten.values()) == [[4]], "once"
+    draws = 3 if not overlap else policy.arrivals
+    assert next(iter(forgotten)) == pytest.approx(MISSED_TO_FORGET / (0.25 * draws), abs=4)
+    assert policy.novelty.heard == pytest.approx(1.0), "it was heard all the same"
+    assert policy.novelty.squares(40)[4] == pytest.approx(policy.novelty.first_total / policy.novelty.first_count)
+    told(policy, [4], 40)
+    assert policy.novelty.heard == pytest.approx(1.0)
+    assert policy.novelty.told[4] == 40
+
+
+def test_who_fails_several_times_in_a_row_is_forgotten():
+    policy = Tempo(setting(SHARE))
+    policy.plan(context())
+    told(policy, np.arange(8), 0)
+    plans = []
+    for index in range(1, 6):
+        policy.flying = {}
+        plans.append(policy.plan(context(round_index=index)).forget)
+        told(policy, [2], index, failed=[2])
+    assert [None if one is None else one.tolist() for one in plans] == [None, None, None, [2], None]
+
+
+def test_those_in_flight_are_not_away():
+    policy = Tempo(setting(SHARE))
+    policy.plan(context())
+    told(policy, np.arange(8), 0)
+    policy.flying = {4: 0.0}
+    for index in range(1, 60):
+        assert policy.plan(context(np.arange(8) != 4, round_index=index)).forget is None
+        policy.flying = {4: 0.0}
+
+
+def test_who_takes_far_too_long_holds_nobody_else_up():
+    policy = Tempo(setting(SHARE, fleet={"compute_time": 1.0}))
+    policy.plan(context())
+    told(policy, np.arange(8), 0)
+    starts = {}
+    for time in (0.0, 5.0, 1000.0):
+        policy.flying = dict.fromkeys((0, 1, 2, 3, 4), 0.0)
+        starts[time] = policy.plan(replace(context(np.arange(8) > 4, round_index=1), time=time)).start.size
+    assert starts[0.0] == starts[5.0] == 0
+    assert starts[1000.0] > 0

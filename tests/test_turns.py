@@ -164,3 +164,18 @@ def test_too_few_near_who_are_free():
     assert turns.draw_near(np.full(3000, 1 / 3000), 2, ~free, np.random.default_rng(0)) is not None
     free[2999] = True
     assert turns.draw_near(np.full(3000, 1 / 3000), 2, free, np.random.default_rng(0)) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_everyone_comes_as_often_where_others_are_there_each_time(seed):
+    """Each client is there at its own chance, anew for each draw."""
+    size, draws = 30, 3000
+    rng, turns, drawn, expected = np.random.default_rng(seed), Turns(size), np.zeros(size), np.zeros(size)
+    q, chance = probabilities(size, 1.0), rng.uniform(0.2, 1.0, size)
+    for _ in range(draws):
+        there = np.flatnonzero(rng.random(size) < chance)
+        if there.size:
+            inclusion = inclusion_with_sum(q[there], 1)
+            expected[there] += inclusion
+            drawn[there[turns.draw(there, inclusion, rng)]] += 1
+    assert np.abs(drawn - expected).max() < 3

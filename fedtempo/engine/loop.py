@@ -125,6 +125,8 @@ class Loop:
         else:
             done = self.clients.train(chosen, start)
         plan, failed = done.plan, done.failed
+        if chosen.forget is not None:
+            self.aggregator.forget(chosen.forget)
         step = self.aggregator.apply(
             self.model,
             plan.members[~failed],

@@ -119,7 +119,9 @@ class FlowerClients:
             self.messenger.send(clients, MessageType.TRAIN, arrays, configs), self.deadline
         )
         self.kept = {client for client, reply in replies.items() if reply.error is None}
-        return np.array([replies[c].numbers().get("update-norm", 0.0) if c in self.kept else 0.0 for c in clients])
+        return np.array(
+            [replies[c].numbers().get("update-norm", np.nan) if c in self.kept else np.nan for c in clients]
+        )
 
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
         """Send all members their work, and wait for them until the deadline."""

@@ -77,6 +77,15 @@ class Aggregator:
             step = self.velocity
         return Step(model + np.float32(step_size) * step, norm, _norm(direction), norms(residuals))
 
+    def forget(self, clients: Integers) -> None:
+        """Remember nothing of some clients any longer, such as have gone: the mean of the others stands in."""
+        for client in clients.tolist():
+            old, share = self.remembered.get(client), np.float32(self.data_share[client])
+            if old is not None and self.total_remembered is not None:
+                self.total_remembered = self.total_remembered - share * old
+                self.known_share = max(self.known_share - float(share), 0.0)
+                self.remembered.drop(client)
+
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""
         self.velocity, self.total_remembered, self.known_share = None, None, 0.0

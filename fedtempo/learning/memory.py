@@ -58,6 +58,10 @@ class Memory:
                 self.kept[client] = np.rint(blocks / scale[:, np.newaxis]).astype(np.int8), scale
         return self.get(client)  # type: ignore[return-value]
 
+    def drop(self, client: int) -> None:
+        """Forget one."""
+        del self.kept[client]
+
     def clear(self) -> None:
         """Forget all."""
         self.kept.clear()

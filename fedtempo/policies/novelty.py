@@ -1,16 +1,18 @@
 """How much each client would tell that the server does not know yet."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from fedtempo.checks import Vector
+from fedtempo.checks import Integers, Vector
 from fedtempo.policies.policy import RoundReport
 
 AGE = 20.0  # rounds after which what is new since the last update is twice what it was at once: noise comes first
 SHARE_OF_THE_PAST = 0.9  # in the running mean of the signal
 LEAST_SIGNAL = 0.1  # of a step's squared norm, where noise seems to be all of it
 TINY = 1e-30
+NEVER, FORGOTTEN = -1, -2
 
 
 class Novelty:
@@ -18,7 +20,7 @@ class Novelty:
 
     With a server memory y of last directions a residual grows with the rounds since the client last told: in simulated
     runs about as AGE + age. Without memory y = 0, a residual is the direction itself and does not grow. A client that
-    never told counts as the mean of first residuals.
+    never told, or was forgotten since, counts as the mean of first residuals.
     """
 
     def __init__(self, data_share: Vector, *, grows: bool) -> None:
@@ -26,7 +28,7 @@ class Novelty:
         self.share, self.grows, size = data_share, grows, len(data_share)
         self.square = np.zeros(size)  # of the residual when the client last told
         self.age = np.full(size, AGE)  # of what the server then remembered of it
-        self.told = np.full(size, -1, dtype=np.int64)  # in which round that was; -1: never
+        self.told = np.full(size, NEVER, dtype=np.int64)  # in which round that was; NEVER, FORGOTTEN
         self.first_total, self.first_count = 0.0, 0
         self.heard = 0.0  # share of the data whose clients have told
         self.signal = 0.0
@@ -65,10 +67,13 @@ class Novelty:
 
     @property
     def doubt(self) -> float:
-        """How little is known of the surprise: 1 of one small client, nearing 0 where many, or all data, told again."""
+        """How little is known of the surprise: 1 of one small client, nearing 0 where many, or all data, told again.
+
+        Nothing is known where nobody did, or only told nothing.
+        """
         share = self._share_told_again()
         total = float(share.sum())
-        return (1 - total) * float(share @ share) / total**2 if total else 1.0
+        return (1 - total) * float(share @ share) / total**2 if total else math.inf
 
     def _share_told_again(self) -> Vector:
         return np.where(self.before > 0, self.share, 0.0)
@@ -83,7 +88,7 @@ class Novelty:
         self.first_total += float(squares[first].sum())
         self.first_count += int(first.sum())
         self.news |= not first.all()
-        self.heard += float(self.share[members[first]].sum())
+        self.heard += float(self.share[members[self.told[members] == NEVER]].sum())
         self.age[members] = np.where(first, AGE, report.round_index - self.told[members])
         self.square[members], self.told[members] = squares, report.round_index
         self.new_part[members], self.before[members] = squares, self.whole[members]
@@ -91,6 +96,11 @@ class Novelty:
         total = report.direction_norm**2
         seen, past = max(total - noise, LEAST_SIGNAL * total), SHARE_OF_THE_PAST if self.signal else 0.0
         self.signal = past * self.signal + (1 - past) * seen
+
+    def forget(self, clients: Integers) -> None:
+        """Take some for clients that never told, since the server does not remember them any longer."""
+        self.told[clients] = FORGOTTEN
+        self.new_part[clients], self.whole[clients], self.before[clients] = 0.0, 0.0, 0.0
 
     def state(self) -> dict[str, Any]:
         """Return all that was learned."""

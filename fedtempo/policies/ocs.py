@@ -10,7 +10,8 @@ secure aggregation allows them; ``approximate`` takes that one, with four passes
 The price is time: a round waits until the slowest has computed, and only the uploads are few. ``candidates`` lets so
 many clients compute that are drawn uniformly each round, as in the paper's experiments; the weights make up for it.
 
-Departures from the paper: where clients come and go, w_i is the data share divided by the response probability. A
+Departures from the paper: where clients come and go, w_i is the data share divided by the response probability; who
+does not tell its norm counts as away. A
 client whose update is (nearly) zero keeps a tiny probability, so that weights are finite and unbiased for every client.
 The round is empty where nobody's lot falls, which the paper allows too.
 """
@@ -55,13 +56,14 @@ class OptimalClientSampling(Attentive):
             if self.candidates is not None and self.candidates < len(there):
                 self.asked = np.sort(context.rng.choice(there, self.candidates, replace=False))
             return Probe(clients=self.asked, ask="update_norm")
-        weights = self.fleet.data_share[self.asked] / self.presence.response(self.asked)
-        weights *= len(there) / len(self.asked)
-        norms = np.nan_to_num(context.answers, nan=BROKEN, posinf=BROKEN)
-        pi = self.inclusion(weights * norms, self.cohort_size)
+        answered = ~np.isnan(context.answers)
+        self.presence.missed(self.asked[~answered])
+        able = self.asked[answered]
+        weights = self.fleet.data_share[able] / self.presence.response(able) * (len(there) / len(self.asked))
+        pi = self.inclusion(weights * np.minimum(context.answers[answered], BROKEN), self.cohort_size)
         included = context.rng.random(len(pi)) < pi
         return RoundPlan(
-            members=self.asked[included],
+            members=able[included],
             weights=weights[included] / pi[included],
             note=self.presence.note(context, self.fleet.data_share),
         )

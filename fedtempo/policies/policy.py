@@ -35,7 +35,7 @@ class RoundContext:
     available: npt.NDArray[np.bool_] | None = None  # who can start: somebody, unless all fly; None: everyone
     compute_time: Vector | None = None  # current or forecast τ, where the channel tells
     upload_time: Vector | None = None  # and t
-    answers: Vector | None = None  # to the probe, if the policy asked for one
+    answers: Vector | None = None  # to the probe, if the policy asked for one; NaN: none
 
     def there(self, size: int) -> Integers:
         """Return the clients that are there, of so many."""
@@ -81,6 +81,7 @@ class RoundPlan:
     evaluate: bool = False  # the policy needs the loss after this round
     phase: str = "train"  # "train", or the name of a pilot, whose time is reported apart
     follow_memory: bool = True  # of the server, where it has one; False: it is only kept up to date
+    forget: Integers | None = None  # clients of whom it is to remember nothing from now on
     note: Mapping[str, Any] | None = None  # goes into the records
 
     def __post_init__(self) -> None:
@@ -121,6 +122,7 @@ class BufferedPlan:
     step_factor: float = 1.0  # as in a RoundPlan
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     follow_memory: bool = True  # as in a RoundPlan
+    forget: Integers | None = None  # as in a RoundPlan
     note: Mapping[str, Any] | None = None  # goes into the records
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from fedtempo.checks import Integers, Vector
 from fedtempo.policies.policy import RoundContext, RoundReport
 
+ROUNDS_TO_FADE = 400  # after so many all counts are halved: how often a client is there may change
 LEAST_RESPONSE = 0.1  # a client seen in fewer rounds than this is not made up for in full: its weight would explode
 
 
@@ -20,15 +21,18 @@ class Presence:
 
     def __init__(self, size: int) -> None:
         """Start with everyone always there."""
-        self.rounds = 0  # in which somebody may have been absent, and all before
-        self.absent = np.zeros(size, dtype=np.int64)
-        self.drawn = np.zeros(size, dtype=np.int64)
-        self.failed = np.zeros(size, dtype=np.int64)
+        self.rounds = 0.0  # in which somebody may have been absent, and all before
+        self.absent, self.drawn, self.failed = np.zeros(size), np.zeros(size), np.zeros(size)
+        self.silent = np.zeros(size)  # failures in a row
         self.never_there: Integers = np.arange(size)
 
     def look(self, context: RoundContext) -> None:
         """Note who is there; once a round."""
         self.rounds += 1
+        if self.rounds >= ROUNDS_TO_FADE:
+            self.rounds /= 2
+            for counts in (self.absent, self.drawn, self.failed):
+                counts /= 2
         if context.available is None:
             self.never_there = self.never_there[:0]
             return
@@ -36,11 +40,16 @@ class Presence:
         self.absent[away] += 1
         self.never_there = self.never_there[~context.available[self.never_there]]
 
+    def missed(self, clients: Integers) -> None:
+        """Note that some who seemed to be there in this round were not."""
+        self.absent[clients] += 1
+
     def observe(self, report: RoundReport) -> None:
         """Note who answered."""
-        self.drawn[report.plan.members] += 1
-        if report.failed.any():
-            self.failed[report.plan.members[report.failed]] += 1
+        members, failed = report.plan.members, report.failed
+        self.drawn[members] += 1
+        self.failed[members] += failed
+        self.silent[members] = np.where(failed, self.silent[members] + 1, 0)
 
     def response(self, clients: Integers) -> Vector:
         """Return ρ of some clients."""
@@ -49,10 +58,15 @@ class Presence:
         return np.maximum(there * answers, LEAST_RESPONSE)
 
     def note(self, context: RoundContext, data_share: Vector) -> dict[str, Any] | None:
-        """Return for the records what no weight makes up for: the share of the data that was never there so far."""
-        if context.available is None:
-            return None
-        return {"never_there": float(data_share[self.never_there].sum())}
+        """Return for the records what no weight makes up for, as shares of the data.
+
+        That of clients that were never there so far, and of those that were drawn and never answered.
+        """
+        note = {} if context.available is None else {"never_there": float(data_share[self.never_there].sum())}
+        silent = np.flatnonzero(self.silent)
+        if (mute := silent[self.failed[silent] == self.drawn[silent]]).size:
+            note["never_answered"] = float(data_share[mute].sum())
+        return note or None
 
     def state(self) -> dict[str, Any]:
         """Return what was seen: of the many zeros nothing."""
@@ -73,7 +87,7 @@ class Presence:
         self.never_there = np.flatnonzero(self.absent >= self.rounds)
 
 
-COUNTS = ("absent", "drawn", "failed")
+COUNTS = ("absent", "drawn", "failed", "silent")
 
 
 class Attentive:

@@ -25,6 +25,9 @@ for it even with ``memory_bits = 8``: weights are never cut then, and draws go b
 ``overlap = false`` plans synchronous rounds instead, for engines and fleets that have no asynchronous ones: inclusion
 probabilities π_i ∝ a_i/√c_i with c_i the seconds that a client adds to a round (theory/inclusion.py), from which the
 size of the cohort follows.
+
+Who fails is tried again half as often each time. Who was away for as long as several draws, or failed as often, is
+forgotten: the mean of the others stands for it, until it tells again.
 """
 
 import math
@@ -76,6 +79,10 @@ SMALL_COHORT = 4
 # Where what clients tell turns back on what they told before, steps are too long, and become shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
 SHORTEST = 0.1  # of the engine's step size
+# Who could not be heard for as long as it would have been drawn so often, by its data, or failed so often in a row, may
+# have gone for good, and what it told last would mislead for ever.
+MISSED_TO_FORGET = 3.0
+OVERDUE = 2.0  # times as long as computing and as many of the longest uploads as may be in flight take
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -126,7 +133,8 @@ class Tempo:
         self.paths = LocalSteps(synchronous=not self.overlap, server_momentum=m)
         self.local_steps: int | None = None  # E, where it is chosen
         self.arrivals = 1  # K of the last step
-        self.flying = 0
+        self.flying: dict[int, float] = {}  # when each of those in flight started
+        self.missed = np.zeros(size)  # draws of each client, by its data, since it was last there
         self.caution = 1.0  # times as many arrivals as usual, and as few who compute ahead
         # What was never tried is not followed: a step is the mean of those who arrive. Unbiased steps need no trust.
         self.follows_memory = self.largest_factor == math.inf
@@ -139,7 +147,7 @@ class Tempo:
         self.in_turn = self.largest_factor < math.inf
         self.turns = Turns(size)
         self.draws: DrawsFromMany | None = None  # with q, from a large fleet
-        self.age, self.ahead = 0, 1
+        self.age, self.ahead, self.longest_upload = 0, 1, 0.0
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
@@ -151,7 +159,8 @@ class Tempo:
 
     def observe(self, report: RoundReport) -> None:
         """Learn what was new, and who answered."""
-        self.flying -= len(report.plan.members)
+        for client in report.plan.members.tolist():
+            self.flying.pop(client, None)
         self.presence.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.expected_noise)
@@ -163,6 +172,7 @@ class Tempo:
         return {
             **{name: getattr(self, name).state() for name in LEARNERS},
             **{name: None if (it := getattr(self, name)) is None else it.tolist() for name in ARRAYS},
+            "flying": sorted(self.flying.items()),
             **{name: getattr(self, name) for name in STATE},
         }
 
@@ -174,7 +184,7 @@ class Tempo:
             setattr(self, name, None if state[name] is None else np.array(state[name]))
         for name in STATE:
             setattr(self, name, state[name])
-        self.draws = None
+        self.flying, self.draws = dict(map(tuple, state["flying"])), None
 
     def _seconds(self, context: RoundContext) -> tuple[Vector, Vector]:
         """Return how long clients compute, and how long they upload with the whole link."""
@@ -189,9 +199,11 @@ class Tempo:
         """Fill up the flight, and step after the next arrivals."""
         p, available = self.fleet.data_share, context.available
         self.age += 1
+        forget = None
         anew = self.age >= min(len(p) / CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q)
         if anew:
             self._take_care(self.age)
+            forget = self._forget(context, self.age * self.arrivals)
         self.arrivals = self._number_of_arrivals()
         if self.sampling_prob is None or anew:
             if self.sampling_prob is not None:
@@ -200,22 +212,32 @@ class Tempo:
             self.draws, self.age = None, 0
         flight = self.arrivals + round(self.ahead / self._care())
         idle = len(p) if available is None else int(np.count_nonzero(available))
-        free = min(max(flight - self.flying, 0 if self.flying else 1), idle)
+        expected = self._expected(flight, context)
+        free = min(max(flight - expected, 0 if expected else 1), idle)
         start, weights = np.empty(0, dtype=np.int64), np.empty(0)
         if free:
             start, inclusion = self._draw(self.sampling_prob, free, context)
-            landing = min(self.arrivals, self.flying + free)
+            landing = min(self.arrivals, expected + free)
             weights = p[start] / (inclusion * self.presence.response(start))
             if self.follows_memory:
                 weights = np.minimum(weights * (free / landing), p[start] * self.largest_factor)
             else:
                 weights *= len(start) / (landing * weights.sum())
-        self.flying += len(start)
+        self.flying |= dict.fromkeys(start.tolist(), context.time)
         return BufferedPlan(
             start=start, weights=weights, wait_for=self.arrivals, staleness_exponent=0.0,
             local_steps=self.local_steps, step_factor=self.step_factor, follow_memory=self.follows_memory,
-            note=self._note(context),
+            forget=forget, note=self._note(context),
         )  # fmt: skip
+
+    def _expected(self, flight: int, context: RoundContext) -> int:
+        """Return how many are in flight and likely to arrive; who takes far too long holds nobody else up."""
+        clients = np.fromiter(self.flying, np.int64)
+        out = context.time - np.fromiter(self.flying.values(), np.float64)
+        tau = self.times.compute[clients] * ((self.local_steps or context.local_steps) / context.local_steps)
+        if self.fleet.download_time is not None:
+            tau = tau + self.fleet.download_time[clients]
+        return int(np.count_nonzero(out <= OVERDUE * (tau + flight * self.longest_upload)))
 
     def _note(self, context: RoundContext) -> dict[str, Any]:
         note = self.presence.note(context, self.fleet.data_share) or {}
@@ -258,6 +280,20 @@ class Tempo:
             holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW - DOUBT * self.novelty.doubt
             self.follows_memory = holds and self.caution < self.most_caution
 
+    def _forget(self, context: RoundContext, draws: int) -> Integers | None:
+        """Count so many draws more that those who are away have missed; return whom the server is to forget now."""
+        if not self.server_memory:
+            return None
+        gone = self.presence.silent >= MISSED_TO_FORGET
+        if context.available is not None:
+            away = ~context.available
+            away[list(self.flying)] = False
+            self.missed = np.where(away, self.missed + draws * self.fleet.data_share, 0.0)
+            gone |= self.missed >= MISSED_TO_FORGET
+        clients = np.flatnonzero(gone & (self.novelty.told >= 0))
+        self.novelty.forget(clients)
+        return clients if clients.size else None
+
     def _care(self) -> float:
         return self.caution if self.follows_memory else self.most_caution
 
@@ -277,34 +313,41 @@ class Tempo:
         p = q = self.fleet.data_share
         if not self.novelty.empty:
             squares = p**2 * self.novelty.squares(round_index)
-            importance, strength = p.copy(), 0.0
+            patience = 0.5**self.presence.silent  # who fails is tried again half as often each time
+            importance, strength = p * patience, 0.0
             # Weights of a mean add up to 1, so that one client with small updates, drawn seldom for them, would be
             # nearly all of it: importance goes by data alone. And its signal is mostly noise: C = 0, the limit where
             # noise is all that counts.
             if self.follows_memory:
-                importance, strength = np.sqrt(squares), self.signal_factor * self.arrivals * self.novelty.signal
+                importance, strength = (
+                    np.sqrt(squares) * patience,
+                    self.signal_factor * self.arrivals * self.novelty.signal,
+                )
             q = (1 - self.floor) * minimise_time(importance, t.copy(), strength) + self.floor * p
             factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
             self.expected_noise = float(((squares * q) @ factors**2) * self.arrivals)
         ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
+        self.longest_upload = float(t.max())
         self.ahead = math.ceil(min(ahead, len(p) / 8, MOST_AHEAD))
         return q
 
     def _plan_round(self, context: RoundContext) -> RoundPlan:
         """Plan a synchronous round of those who are there."""
         self._take_care(1)
+        forget = self._forget(context, self.cohort_size)
         tau, t = self._seconds(context)
         p, there = self.fleet.data_share, context.there(len(self.fleet))
         cost = t + tau / self.cohort_size if self.cost is None else self.cost
+        patience = 0.5 ** self.presence.silent[there]
         if self.novelty.empty or not self.follows_memory:
-            rate = p / np.sqrt(cost)
-            pi = inclusion_with_sum(rate[there], min(max(self.cohort_size, SMALL_COHORT), len(there)))
+            rate = patience * (p / np.sqrt(cost))[there]
+            pi = inclusion_with_sum(rate, min(max(self.cohort_size, SMALL_COHORT), len(there)))
         else:
             squares = p**2 * self.novelty.squares(context.round_index)
             floor = np.minimum(ROUND_FLOOR * self.floor * len(p) * p, 1.0)
             pi, self.theta = inclusion_probabilities(
-                np.sqrt(squares[there]), cost[there], self.fixed_cost, self.signal_factor * self.novelty.signal,
-                floor[there], self.theta,
+                np.sqrt(squares[there]) * patience, cost[there], self.fixed_cost,
+                self.signal_factor * self.novelty.signal, floor[there], self.theta,
             )  # fmt: skip
             fewest = min(self._number_of_arrivals(), len(there))
             if pi.sum() < fewest:
@@ -319,10 +362,10 @@ class Tempo:
             np.minimum(weights, p[members] * self.largest_factor) if self.follows_memory else weights / weights.sum()
         )
         self._learn_costs(tau, t, members)
-        self.flying += len(members)
+        self.flying |= dict.fromkeys(members.tolist(), context.time)
         return RoundPlan(
             members=members, weights=weights, local_steps=self.local_steps, step_factor=self.step_factor,
-            follow_memory=self.follows_memory, note=self._note(context),
+            follow_memory=self.follows_memory, forget=forget, note=self._note(context),
         )  # fmt: skip
 
     def _learn_costs(self, tau: Vector, t: Vector, members: Any) -> None:  # noqa: ANN401
@@ -336,8 +379,8 @@ class Tempo:
 
 
 LEARNERS = ("presence", "times", "novelty", "paths", "turns")
-ARRAYS = ("cost", "sampling_prob")
+ARRAYS = ("cost", "missed", "sampling_prob")
 STATE = (
-    "age", "ahead", "caution", "flying", "follows_memory", "step_factor", "theta",
+    "age", "ahead", "arrivals", "caution", "follows_memory", "longest_upload", "step_factor", "theta",
     "fixed_cost", "expected_noise",
 )  # fmt: skip

@@ -102,7 +102,7 @@ class SimulatedClients:
         else:
             work = np.full(len(clients), self.training.local_steps)
             asked.computed, asked.result = clients, self._train(clients, work, _each(clients, start.step_size), start)
-            answers = asked.result.update_norm
+            answers = np.nan_to_num(asked.result.update_norm, nan=np.inf)  # who diverged has answered
         asked.seconds += float(self._ready_time(clients, work).max())
         asked.have_the_model = np.union1d(asked.have_the_model, clients)
         return answers
