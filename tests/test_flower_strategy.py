@@ -185,6 +185,15 @@ def test_what_must_not_reach_the_model_does_not(config, how):
     assert np.abs(model).max() < 10
 
 
+def test_a_client_that_cannot_compute_is_not_chosen_by_its_norm(config):
+    """Optimal client sampling asks all for the norms of their updates first; client 2 raises there."""
+    grid = grid_of(config, "ocs", app=broken("raises"))
+    *rounds, summary = train(config, "ocs", grid, rounds=4, nodes=nodes_of(grid))[0]
+    assert summary["rounds"] == 4
+    assert not any(2 in record["members"] for record in rounds)
+    assert all(np.isfinite(record["weights"]).all() for record in rounds)
+
+
 def nodes_of(grid):
     return {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
 
