@@ -82,7 +82,7 @@ SHORTEST = 0.1  # of the engine's step size
 # Who could not be heard for as long as it would have been drawn so often, by its data, or failed so often in a row, may
 # have gone for good, and what it told last would mislead for ever.
 MISSED_TO_FORGET = 3.0
-OVERDUE = 2.0  # times as long as computing and as many of the longest uploads as may be in flight take
+OVERDUE = 2.0  # times as long as the longest computing, and as many of the longest uploads as may be in flight
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
 LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, but not free
@@ -147,7 +147,7 @@ class Tempo:
         self.in_turn = self.largest_factor < math.inf
         self.turns = Turns(size)
         self.draws: DrawsFromMany | None = None  # with q, from a large fleet
-        self.age, self.ahead, self.longest_upload = 0, 1, 0.0
+        self.age, self.ahead, self.longest_compute, self.longest_upload = 0, 1, 0.0, 0.0
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
@@ -212,7 +212,7 @@ class Tempo:
             self.draws, self.age = None, 0
         flight = self.arrivals + round(self.ahead / self._care())
         idle = len(p) if available is None else int(np.count_nonzero(available))
-        expected = self._expected(flight, context)
+        expected = self._expected(flight, context.time)
         free = min(max(flight - expected, 0 if expected else 1), idle)
         start, weights = np.empty(0, dtype=np.int64), np.empty(0)
         if free:
@@ -230,14 +230,10 @@ class Tempo:
             forget=forget, note=self._note(context),
         )  # fmt: skip
 
-    def _expected(self, flight: int, context: RoundContext) -> int:
+    def _expected(self, flight: int, time: float) -> int:
         """Return how many are in flight and likely to arrive; who takes far too long holds nobody else up."""
-        clients = np.fromiter(self.flying, np.int64)
-        out = context.time - np.fromiter(self.flying.values(), np.float64)
-        tau = self.times.compute[clients] * ((self.local_steps or context.local_steps) / context.local_steps)
-        if self.fleet.download_time is not None:
-            tau = tau + self.fleet.download_time[clients]
-        return int(np.count_nonzero(out <= OVERDUE * (tau + flight * self.longest_upload)))
+        longest = OVERDUE * (self.longest_compute + flight * self.longest_upload)
+        return sum(time - start <= longest for start in self.flying.values())
 
     def _note(self, context: RoundContext) -> dict[str, Any]:
         note = self.presence.note(context, self.fleet.data_share) or {}
@@ -327,7 +323,7 @@ class Tempo:
             factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
             self.expected_noise = float(((squares * q) @ factors**2) * self.arrivals)
         ahead = COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
-        self.longest_upload = float(t.max())
+        self.longest_compute, self.longest_upload = float(tau.max()), float(t.max())
         self.ahead = math.ceil(min(ahead, len(p) / 8, MOST_AHEAD))
         return q
 
@@ -381,6 +377,6 @@ class Tempo:
 LEARNERS = ("presence", "times", "novelty", "paths", "turns")
 ARRAYS = ("cost", "missed", "sampling_prob")
 STATE = (
-    "age", "ahead", "arrivals", "caution", "follows_memory", "longest_upload", "step_factor", "theta",
-    "fixed_cost", "expected_noise",
+    "age", "ahead", "arrivals", "caution", "follows_memory", "longest_compute", "longest_upload", "step_factor",
+    "theta", "fixed_cost", "expected_noise",
 )  # fmt: skip
