@@ -309,7 +309,7 @@ class Tempo:
         p = q = self.fleet.data_share
         if not self.novelty.empty:
             squares = p**2 * self.novelty.squares(round_index)
-            patience = 0.5**self.presence.silent  # who fails is tried again half as often each time
+            patience = np.exp2(-self.presence.silent)  # who fails is tried again half as often each time
             importance, strength = p * patience, 0.0
             # Weights of a mean add up to 1, so that one client with small updates, drawn seldom for them, would be
             # nearly all of it: importance goes by data alone. And its signal is mostly noise: C = 0, the limit where
@@ -334,7 +334,7 @@ class Tempo:
         tau, t = self._seconds(context)
         p, there = self.fleet.data_share, context.there(len(self.fleet))
         cost = t + tau / self.cohort_size if self.cost is None else self.cost
-        patience = 0.5 ** self.presence.silent[there]
+        patience = np.exp2(-self.presence.silent[there])
         if self.novelty.empty or not self.follows_memory:
             rate = patience * (p / np.sqrt(cost))[there]
             pi = inclusion_with_sum(rate, min(max(self.cohort_size, SMALL_COHORT), len(there)))
