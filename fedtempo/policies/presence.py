@@ -24,6 +24,7 @@ class Presence:
         self.rounds = 0.0  # in which somebody may have been absent, and all before
         self.absent, self.drawn, self.failed = np.zeros(size), np.zeros(size), np.zeros(size)
         self.silent = np.zeros(size)  # failures in a row
+        self.all_answered = True  # so far: then a large fleet need not be looked through
         self.never_there: Integers = np.arange(size)
 
     def look(self, context: RoundContext) -> None:
@@ -49,6 +50,7 @@ class Presence:
         members, failed = report.plan.members, report.failed
         self.drawn[members] += 1
         self.failed[members] += failed
+        self.all_answered &= not failed.any()
         self.silent[members] = np.where(failed, self.silent[members] + 1, 0)
 
     def response(self, clients: Integers) -> Vector:
@@ -63,7 +65,7 @@ class Presence:
         That of clients that were never there so far, and of those that were drawn and never answered.
         """
         note = {} if context.available is None else {"never_there": float(data_share[self.never_there].sum())}
-        silent = np.flatnonzero(self.silent)
+        silent = np.empty(0, dtype=np.int64) if self.all_answered else np.flatnonzero(self.silent)
         if (mute := silent[self.failed[silent] == self.drawn[silent]]).size:
             note["never_answered"] = float(data_share[mute].sum())
         return note or None
@@ -84,6 +86,7 @@ class Presence:
             clients, counts = state[name]
             getattr(self, name)[:] = 0
             getattr(self, name)[clients] = counts
+        self.all_answered = not self.silent.any()
         self.never_there = np.flatnonzero(self.absent >= self.rounds)
 
 
