@@ -214,7 +214,7 @@ def test_state_is_short_where_nobody_was_ever_missing():
     presence = Presence(1000)
     for _ in range(3):
         presence.look(context())
-    assert len(json.dumps(presence.state())) < 100
+    assert len(json.dumps(presence.state())) < 150
     other = Presence(1000)
     other.restore(presence.state())
     for each in (presence, other):

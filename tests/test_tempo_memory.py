@@ -14,7 +14,8 @@ from fedtempo.learning.aggregation import Aggregator
 from fedtempo.policies import tempo
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.policy import RoundPlan
-from fedtempo.policies.tempo import MISSED_TO_FORGET, Tempo
+from fedtempo.policies.presence import MISSED_BY_THE_GONE
+from fedtempo.policies.tempo import Tempo
 
 
 def test_server_momentum_brings_more_arrivals():
@@ -272,7 +273,7 @@ def test_who_was_away_for_several_draws_is_forgotten_until_it_tells_again(overla
         policy.flying = {}
     assert list(forgotten.values()) == [[4]], "once"
     draws = 3 if not overlap else policy.arrivals
-    assert next(iter(forgotten)) == pytest.approx(MISSED_TO_FORGET / (0.25 * draws), abs=4)
+    assert next(iter(forgotten)) == pytest.approx(MISSED_BY_THE_GONE / (0.25 * draws), abs=4)
     assert policy.novelty.heard == pytest.approx(1.0), "it was heard all the same"
     assert policy.novelty.squares(40)[4] == pytest.approx(policy.novelty.first_total / policy.novelty.first_count)
     told(policy, [4], 40)

@@ -57,7 +57,7 @@ class OptimalClientSampling(Attentive):
                 self.asked = np.sort(context.rng.choice(there, self.candidates, replace=False))
             return Probe(clients=self.asked, ask="update_norm")
         answered = ~np.isnan(context.answers)
-        self.presence.missed(self.asked[~answered])
+        self.presence.look_again(self.asked[~answered])
         able = self.asked[answered]
         weights = self.fleet.data_share[able] / self.presence.response(able) * (len(there) / len(self.asked))
         pi = self.inclusion(weights * np.minimum(context.answers[answered], BROKEN), self.cohort_size)

@@ -1,13 +1,16 @@
 """Who is there and who answers: what unbiased weights must make up for where clients come, go and fail."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.policies.policy import RoundContext, RoundReport
 
 ROUNDS_TO_FADE = 400  # after so many all counts are halved: how often a client is there may change
+MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good
 LEAST_RESPONSE = 0.1  # a client seen in fewer rounds than this is not made up for in full: its weight would explode
 
 
@@ -25,6 +28,7 @@ class Presence:
         self.absent, self.drawn, self.failed = np.zeros(size), np.zeros(size), np.zeros(size)
         self.silent = np.zeros(size)  # failures in a row
         self.all_answered = True  # so far: then a large fleet need not be looked through
+        self.missed = np.zeros(size)  # draws, by those who were away meanwhile
         self.never_there: Integers = np.arange(size)
 
     def look(self, context: RoundContext) -> None:
@@ -41,9 +45,19 @@ class Presence:
         self.absent[away] += 1
         self.never_there = self.never_there[~context.available[self.never_there]]
 
-    def missed(self, clients: Integers) -> None:
+    def look_again(self, away: Integers) -> None:
         """Note that some who seemed to be there in this round were not."""
-        self.absent[clients] += 1
+        self.absent[away] += 1
+
+    def gone(self, context: RoundContext, draws: Vector, flying: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """Return who may have left for good, ``draws`` of each having been due since this was last asked."""
+        gone = self.silent >= MISSED_BY_THE_GONE
+        if context.available is not None:
+            away = ~context.available
+            away[list(flying)] = False
+            self.missed = np.where(away, self.missed + draws, 0.0)
+            gone |= self.missed >= MISSED_BY_THE_GONE
+        return gone
 
     def observe(self, report: RoundReport) -> None:
         """Note who answered."""
@@ -90,7 +104,7 @@ class Presence:
         self.never_there = np.flatnonzero(self.absent >= self.rounds)
 
 
-COUNTS = ("absent", "drawn", "failed", "silent")
+COUNTS = ("absent", "drawn", "failed", "missed", "silent")
 
 
 class Attentive:

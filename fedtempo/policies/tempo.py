@@ -79,9 +79,6 @@ SMALL_COHORT = 4
 # Where what clients tell turns back on what they told before, steps are too long, and become shorter.
 SHORTEN, LENGTHEN = 0.3, 0.1  # gains of a step, for each unit of agreement
 SHORTEST = 0.1  # of the engine's step size
-# Who could not be heard for as long as it would have been drawn so often, by its data, or failed so often in a row, may
-# have gone for good, and what it told last would mislead for ever.
-MISSED_TO_FORGET = 3.0
 OVERDUE = 2.0  # times as long as the longest computing, and as many of the longest uploads as may be in flight
 ROUNDING = 1e-9
 COST_OF_THE_PAST = 0.9  # share in the running means of what clients add to a round
@@ -134,7 +131,6 @@ class Tempo:
         self.local_steps: int | None = None  # E, where it is chosen
         self.arrivals = 1  # K of the last step
         self.flying: dict[int, float] = {}  # when each of those in flight started
-        self.missed = np.zeros(size)  # draws of each client, by its data, since it was last there
         self.caution = 1.0  # times as many arrivals as usual, and as few who compute ahead
         # What was never tried is not followed: a step is the mean of those who arrive. Unbiased steps need no trust.
         self.follows_memory = self.largest_factor == math.inf
@@ -203,7 +199,7 @@ class Tempo:
         anew = self.age >= min(len(p) / CLIENTS_FOR_A_STEP, MOST_STEPS_WITH_ONE_Q)
         if anew:
             self._take_care(self.age)
-            forget = self._forget(context, self.age * self.arrivals)
+            forget = self._forget(self.age * self.arrivals, context)
         self.arrivals = self._number_of_arrivals()
         if self.sampling_prob is None or anew:
             if self.sampling_prob is not None:
@@ -276,16 +272,11 @@ class Tempo:
             holds = self.follows_memory or surprise < SURPRISE_TO_FOLLOW - DOUBT * self.novelty.doubt
             self.follows_memory = holds and self.caution < self.most_caution
 
-    def _forget(self, context: RoundContext, draws: int) -> Integers | None:
-        """Count so many draws more that those who are away have missed; return whom the server is to forget now."""
+    def _forget(self, draws: int, context: RoundContext) -> Integers | None:
+        """Return whom the server is to forget after so many draws: what the gone told last would mislead for ever."""
         if not self.server_memory:
             return None
-        gone = self.presence.silent >= MISSED_TO_FORGET
-        if context.available is not None:
-            away = ~context.available
-            away[list(self.flying)] = False
-            self.missed = np.where(away, self.missed + draws * self.fleet.data_share, 0.0)
-            gone |= self.missed >= MISSED_TO_FORGET
+        gone = self.presence.gone(context, draws * self.fleet.data_share, self.flying)
         clients = np.flatnonzero(gone & (self.novelty.told >= 0))
         self.novelty.forget(clients)
         return clients if clients.size else None
@@ -330,7 +321,7 @@ class Tempo:
     def _plan_round(self, context: RoundContext) -> RoundPlan:
         """Plan a synchronous round of those who are there."""
         self._take_care(1)
-        forget = self._forget(context, self.cohort_size)
+        forget = self._forget(self.cohort_size, context)
         tau, t = self._seconds(context)
         p, there = self.fleet.data_share, context.there(len(self.fleet))
         cost = t + tau / self.cohort_size if self.cost is None else self.cost
@@ -375,7 +366,7 @@ class Tempo:
 
 
 LEARNERS = ("presence", "times", "novelty", "paths", "turns")
-ARRAYS = ("cost", "missed", "sampling_prob")
+ARRAYS = ("cost", "sampling_prob")
 STATE = (
     "age", "ahead", "arrivals", "caution", "follows_memory", "longest_compute", "longest_upload", "step_factor",
     "theta", "fixed_cost", "expected_noise",
