@@ -157,6 +157,7 @@ def leaderboard(
     ] = None,
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
+    from fedtempo.experiments.config import read_experiment
     from fedtempo.experiments.leaderboard import DEFAULT_POLICIES, check_choices, rank
     from fedtempo.experiments.standings import read_standings
 
@@ -167,6 +168,8 @@ def leaderboard(
     check_choices(words(setups), words(channels), words(regimes), seeds=seeds, draws=draws, traces=traces)
     names = policy_names(policies) if policies else list(DEFAULT_POLICIES)
     contests = list(product(words(setups), words(channels), words(regimes)))
+    for setup in words(setups):
+        say_first(read_experiment(configs / f"{setup}.toml", TUNED_PRESET)[0], names)
     if beside is not None:
         for contest in contests:
             read_standings(beside / f"{'-'.join(contest)}.csv", seeds=seeds, draws=draws, without=names)

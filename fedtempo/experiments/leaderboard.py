@@ -21,6 +21,7 @@ from fedtempo.experiments.figures import COLOURS
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.readback import write_csv
 from fedtempo.experiments.results import ORACLES, code_of
+from fedtempo.experiments.runner import load_data
 from fedtempo.experiments.standings import Standing, kept_from, read_standings
 from fedtempo.experiments.tables import NOTHING, amount, markdown, multiple
 from fedtempo.experiments.tuning import FIRST_SEED, Candidate, at_the_edge, best_of, candidates
@@ -195,8 +196,16 @@ def rank(
     if beside is not None:
         kept = read_standings(beside / f"{name}.csv", seeds=seeds, draws=draws, without=policies)
     config = configs / f"{setup}.toml"
-    target = Target(loss=read_experiment(config, PRESET)[0].stop.target_loss)
+    experiment, _ = read_experiment(config, PRESET)
+    target = Target(loss=experiment.stop.target_loss)
     contest = Contest(setup, channel, config, target, traces, records)
+    data = contest.world_said(load_data(experiment.data).name)
+    for policy, standings in kept.items():
+        for there in {world for one in standings for world in one.worlds} - {(data, str(target))}:
+            raise InputError(
+                f"--beside must hold runs on the same data to the same target, {data} to {target}, got {policy} on "
+                f"{' to '.join(there)} in {name}.csv; rank {policy} anew"
+            )
     chosen, edges = contest.tune(policies, regime, run_grid)
     ran: dict[str, list[Candidate]] = {}  # of each policy, one for each draw
     for policy, best in chosen.items():
@@ -208,10 +217,6 @@ def rank(
         f"{setup}, {channel}, {regime}: ranking", [job for found in ran.values() for one in found for job in one.jobs]
     )
     runs = [run for found in ran.values() for one in found for run in one.runs]
-    data = contest.world_said(runs[0].header.get("data", ""))
-    for policy, standings in kept.items():
-        if {world for one in standings for world in one.worlds} != {(data, str(target))}:
-            raise InputError(f"{name}.csv must be of {data} to {target}, got {policy} on others; rank it anew")
     ranked: Ranked = {**ran, **kept}
     title = f"{setup}, {channel}, {regime}: seconds to {target}"
     path = output / f"{name}.md"

@@ -56,6 +56,7 @@ OPTIONS = {
     "memory": True, "memory_bits": 32, "overlap": None, "choose_local_steps": False, "largest_factor": None,
     "floor": None, "signal_factor": None,
 }  # fmt: skip
+MEMORY_BITS = (8, 32)
 # With server momentum m each direction goes on for 1/(1 - m) steps, and a memory that lags makes the model swing. So
 # steps take more arrivals, weights are cut later, and more of the draws go by data share.
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
@@ -94,6 +95,8 @@ class Tempo:
         for name in ("memory", "overlap", "choose_local_steps"):
             if not isinstance(options[name], bool) and (name, options[name]) != ("overlap", None):
                 raise InputError(f"{name} must be true or false, got {options[name]!r}")
+        if type(options["memory_bits"]) is not int or options["memory_bits"] not in MEMORY_BITS:
+            raise InputError(f"memory_bits must be the number 8 or 32, got {options['memory_bits']!r}")
         self.fleet, self.options = setting.fleet, options
         self.server_memory = options["memory"]
         self.memory_bits = options["memory_bits"]
@@ -107,7 +110,9 @@ class Tempo:
         }
         chosen = {name: value if options[name] is None else options[name] for name, value in usual.items()}
         largest = chosen["largest_factor"]
-        self.largest_factor = largest if largest == math.inf else check_positive("largest_factor, unless inf,", largest)
+        self.largest_factor = (
+            largest if largest == math.inf else check_positive("largest_factor, unless the number inf,", largest)
+        )
         if not self.server_memory:
             if options["largest_factor"] not in (None, math.inf):
                 raise InputError(
