@@ -120,7 +120,9 @@ def test_shares_of_tempos_time_are_those_of_the_leaderboards():
     assert len(rows) >= 7
     for link, told in rows:
         times = seconds_of(page.parent / link)
-        tempo, *others = (float(value.strip("< ").replace(",", "")) if value != "-" else None for value in told.split(" | "))
+        tempo, *others = (
+            float(value.strip("< ").replace(",", "")) if value != "-" else None for value in told.split(" | ")
+        )
         assert tempo == times["tempo"], link
         rest = [times[name] for name in ("uniform", "weighted", "statistical") if name in times]
         following = next(name for name in times if name != "tempo")

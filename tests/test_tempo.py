@@ -143,7 +143,8 @@ def test_a_single_client_trains_with_all_its_weight(options):
         {"memory": 1}, {"memory": "yes"}, {"memory": None}, {"overlap": 0}, {"overlap": "auto"}, {"largest_factor": 0},
         {"largest_factor": -1.0}, {"largest_factor": math.nan}, {"largest_factor": "inf"}, {"largest_factor": True},
         {"floor": -0.1}, {"floor": 1.5}, {"floor": "low"}, {"floor": True}, {"signal_factor": 0},
-        {"memory_bits": "8"}, {"memory_bits": 8.0}, {"memory_bits": 16}, {"signal_factor": math.inf}, {"signal_factor": [1]}, {"flor": 0.1}, {"something": 1},
+        {"memory_bits": "8"}, {"memory_bits": 8.0}, {"memory_bits": 16},
+        {"signal_factor": math.inf}, {"signal_factor": [1]}, {"flor": 0.1}, {"something": 1},
     ],
 )  # fmt: skip
 def test_options_that_are_refused(options):
