@@ -279,3 +279,17 @@ def test_what_was_seen_long_ago_fades():
         for _ in range(1000):
             presence.look(context([True, rng.random() < chance]))
         assert presence.response(np.array([0, 1])) == pytest.approx([1.0, chance], abs=0.1)
+    for chance in (1.0, 0.4):
+        for _ in range(1000):
+            presence.look(context([True, True]))
+            presence.observe(report(RoundPlan(members=[0, 1], weights=0.5), [False, rng.random() >= chance]))
+        assert presence.response(np.array([0, 1])) == pytest.approx([1.0, chance], abs=0.1)
+
+
+def test_who_is_drawn_seldom_keeps_what_was_seen_of_its_answers():
+    presence, rng = Presence(2), np.random.default_rng(0)
+    for index in range(20_000):
+        presence.look(context())
+        if index % 100 == 0:
+            presence.observe(report(RoundPlan(members=[1], weights=0.5), [rng.random() < 0.5]))
+    assert presence.response(np.array([1])) == pytest.approx([0.5], abs=0.1)

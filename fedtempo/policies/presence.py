@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fedtempo.checks import Integers, Vector
 from fedtempo.policies.policy import RoundContext, RoundReport
 
-ROUNDS_TO_FADE = 400  # after so many all counts are halved: how often a client is there may change
+TRIALS_TO_FADE = 400  # counts of so many are halved: how often a client is there, or answers, may change
 MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good
 LEAST_RESPONSE = 0.1  # a client seen in fewer rounds than this is not made up for in full: its weight would explode
 
@@ -34,10 +34,9 @@ class Presence:
     def look(self, context: RoundContext) -> None:
         """Note who is there; once a round."""
         self.rounds += 1
-        if self.rounds >= ROUNDS_TO_FADE:
+        if self.rounds >= TRIALS_TO_FADE:
             self.rounds /= 2
-            for counts in (self.absent, self.drawn, self.failed):
-                counts /= 2
+            self.absent /= 2
         if context.available is None:
             self.never_there = self.never_there[:0]
             return
@@ -64,6 +63,9 @@ class Presence:
         members, failed = report.plan.members, report.failed
         self.drawn[members] += 1
         self.failed[members] += failed
+        often = members[self.drawn[members] >= TRIALS_TO_FADE]
+        self.drawn[often] /= 2
+        self.failed[often] /= 2
         self.all_answered &= not failed.any()
         self.silent[members] = np.where(failed, self.silent[members] + 1, 0)
 
@@ -86,7 +88,7 @@ class Presence:
 
     def state(self) -> dict[str, Any]:
         """Return what was seen: of the many zeros nothing."""
-        state: dict[str, Any] = {"rounds": self.rounds}
+        state: dict[str, Any] = {"rounds": self.rounds, "never_there": self.never_there.tolist()}
         for name in COUNTS:
             counts = getattr(self, name)
             seen = np.flatnonzero(counts)
@@ -101,7 +103,7 @@ class Presence:
             getattr(self, name)[:] = 0
             getattr(self, name)[clients] = counts
         self.all_answered = not self.silent.any()
-        self.never_there = np.flatnonzero(self.absent >= self.rounds)
+        self.never_there = np.array(state["never_there"], dtype=np.int64)
 
 
 COUNTS = ("absent", "drawn", "failed", "missed", "silent")
