@@ -27,7 +27,7 @@ def test_server_momentum_brings_more_arrivals():
 
 
 @pytest.mark.parametrize(
-    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 4, 1), (0.5, 0.225, 8, 2), (0.8, 0.3, 20, 4)]
+    ("momentum", "floor", "largest", "arrivals"), [(0, 0.1, 4, 1), (0.5, 0.35, 8, 2), (0.8, 0.5, 20, 4)]
 )
 def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, largest, arrivals):
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum))

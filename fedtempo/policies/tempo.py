@@ -61,7 +61,7 @@ MEMORY_BITS = (8, 32)
 # steps take more arrivals, weights are cut later, and more of the draws go by data share.
 ARRIVALS = 0.8  # of a step without momentum, all data heard; rounded up
 LARGEST_FACTOR = 4.0  # without momentum
-FLOOR, FLOOR_WITH_MOMENTUM = 0.1, 0.25  # without momentum, and times m more with it
+FLOOR, FLOOR_WITH_MOMENTUM = 0.1, 0.5  # without momentum, and times m more with it
 ARRIVALS_FOR_THE_UNHEARD = 2.0  # times as many more where no data were heard yet
 COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes
 # q is solved for in each step of a small fleet, and once in a few steps of a large one, where a step changes little.
@@ -71,7 +71,7 @@ MOST_AHEAD = 20  # of those who compute, since old updates mislead
 SIGNAL_FACTOR = {True: 0.1, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # While the memory fails, steps take more arrivals and fewer clients compute ahead, whose updates would be old: in the
-# end nearly a synchronous round. Caution goes as slowly as the momentum forgets. Where the greatest caution does not
+# end nearly a synchronous round. Caution comes 1 + m times as fast, and goes as slowly as the momentum forgets. Where the greatest caution does not
 # help, the memory is not followed any more, until it would have done well again.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 # A memory that is not followed would do well where the surprise is below SURPRISE_TO_FOLLOW - DOUBT × novelty.doubt.
@@ -266,7 +266,7 @@ class Tempo:
             return
         self.novelty.news = False
         surprise = self.novelty.surprise
-        gain = CAUTION_GAIN * (1.0 if surprise > GREATEST_SURPRISE else self.forgetting)
+        gain = CAUTION_GAIN * (2 - self.forgetting if surprise > GREATEST_SURPRISE else self.forgetting)
         caution = self.caution * (surprise / GREATEST_SURPRISE) ** (gain * steps)
         self.caution = min(max(caution, 1.0), self.most_caution)
         agreement = self.novelty.agreement
