@@ -54,7 +54,7 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
 
     observe(1.5, 5)
     raised = policy.caution
-    assert raised == pytest.approx(2.5**0.5)
+    assert raised == pytest.approx(2.5 ** (0.5 * (1 + momentum)))
     observe(0.3, 1)
     assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
     assert observe(1.5, 100) == most + 1

@@ -71,8 +71,8 @@ MOST_AHEAD = 20  # of those who compute, since old updates mislead
 SIGNAL_FACTOR = {True: 0.1, False: 16.0}  # of the signal, with overlap and without: chosen by experiment
 ROUND_FLOOR = 0.04  # of a synchronous round, in units of N p_i ``floor``
 # While the memory fails, steps take more arrivals and fewer clients compute ahead, whose updates would be old: in the
-# end nearly a synchronous round. Caution comes 1 + m times as fast, and goes as slowly as the momentum forgets. Where the greatest caution does not
-# help, the memory is not followed any more, until it would have done well again.
+# end nearly a synchronous round. Caution comes 1 + m times as fast, and goes as slowly as the momentum forgets. Where
+# the greatest caution does not help, the memory is not followed any more, until it would have done well again.
 GREATEST_SURPRISE, CAUTION_GAIN = 0.6, 0.1
 # A memory that is not followed would do well where the surprise is below SURPRISE_TO_FOLLOW - DOUBT × novelty.doubt.
 SURPRISE_TO_FOLLOW, DOUBT = 0.7, 0.5
