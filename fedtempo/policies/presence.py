@@ -62,11 +62,13 @@ class Presence:
         """Note who answered."""
         members, failed = report.plan.members, report.failed
         self.drawn[members] += 1
+        self.all_answered &= not failed.any()
+        if self.all_answered:
+            return
         self.failed[members] += failed
         often = members[self.drawn[members] >= TRIALS_TO_FADE]
         self.drawn[often] /= 2
         self.failed[often] /= 2
-        self.all_answered &= not failed.any()
         self.silent[members] = np.where(failed, self.silent[members] + 1, 0)
 
     def response(self, clients: Integers) -> Vector:
@@ -102,7 +104,7 @@ class Presence:
             clients, counts = state[name]
             getattr(self, name)[:] = 0
             getattr(self, name)[clients] = counts
-        self.all_answered = not self.silent.any()
+        self.all_answered = not self.failed.any()
         self.never_there = np.array(state["never_there"], dtype=np.int64)
 
 

@@ -36,13 +36,16 @@ class Turns:
 
     def draw(self, there: Integers, inclusion: Vector, rng: np.random.Generator) -> Integers:
         """Draw ⌊Σπ⌋ or ⌈Σπ⌉ of those who are there; return their places in ``there``, in order."""
-        total = self.part + float(inclusion.sum())
+        due = float(inclusion.sum())
+        total = self.part + due
         number = min(int(total + ROUNDING), len(there))
         self.part = max(total - number, 0.0)
-        self._begin(there, inclusion / max(float(inclusion.sum()), ROUNDING), rng)
-        self.credit[there] += inclusion
-        chosen = _largest(self.credit[there], number, rng)
-        self.credit[there[chosen]] -= 1.0
+        if not self.begun:
+            self._begin(there, inclusion / max(due, ROUNDING), rng)
+        credit = self.credit[there] + inclusion
+        chosen = _largest(credit, number, rng)
+        credit[chosen] -= 1.0
+        self.credit[there] = credit
         return chosen
 
     def draw_near(
@@ -53,7 +56,8 @@ class Turns:
         Only those near their turn are looked at; ``settle`` before q changes, and before ``draw``. Return who was
         drawn, and their π; None if too few of the free are near.
         """
-        self._begin(slice(None), q, rng)
+        if not self.begun:
+            self._begin(slice(None), q, rng)
         if self.near is None or self.drawn >= DRAWS_AHEAD:
             self.settle(q)
             self.near = self._find_near(q, free, rng)
@@ -81,9 +85,8 @@ class Turns:
         return near[places], inclusion[places]
 
     def _begin(self, there: Integers | slice, q: Vector, rng: np.random.Generator) -> None:
-        if not self.begun:
-            self.credit[there] += START * q * (rng.random(len(q)) - 0.5)
-            self.begun = True
+        self.credit[there] += START * q * (rng.random(len(q)) - 0.5)
+        self.begun = True
 
     def _find_near(self, q: Vector, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator) -> Integers:
         """Return those whose turn may come soon: enough who are free, and the busy who are as near."""
@@ -118,4 +121,6 @@ def _largest(credit: Vector, number: int, rng: np.random.Generator) -> Integers:
     if number == 0 or number >= len(credit):
         return np.arange(min(number, len(credit)))
     tied = credit + TIE * rng.random(len(credit))
+    if number == 1:
+        return np.array([tied.argmax()])
     return np.sort(np.argpartition(tied, -number)[-number:])
