@@ -310,6 +310,21 @@ def test_a_client_that_is_forgotten_might_never_have_told(bits):
         np.testing.assert_allclose(one.residual_norm, steps[2].residual_norm, rtol=1e-5)
 
 
+def test_a_server_that_has_forgotten_everyone_starts_anew():
+    """Sums over nobody are 0 but for rounding, and their ratio is no mean."""
+    rng, share = np.random.default_rng(9), np.array([0.3, 0.1, 0.6])
+    updates, model = rng.normal(size=(3, 50)).astype(np.float32), np.zeros(50, dtype=np.float32)
+    server = Aggregator(share, memory=True)
+    for i in range(3):
+        server.apply(model, np.array([i]), updates[i : i + 1], np.zeros(1), 1.0)
+    server.forget(np.array([1, 0, 2]))
+    again, fresh = (
+        one.apply(model, np.array([1]), updates[1:2], np.array([0.4]), 1.0)
+        for one in (server, Aggregator(share, memory=True))
+    )
+    np.testing.assert_array_equal(again.model, fresh.model)
+
+
 def test_memory_stays_unbiased_and_takes_the_noise_away():
     rng = np.random.default_rng(6)
     share, updates = np.array([0.2, 0.3, 0.5]), rng.normal(size=(3, 4)).astype(np.float32)

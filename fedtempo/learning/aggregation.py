@@ -85,6 +85,8 @@ class Aggregator:
                 self.total_remembered = self.total_remembered - share * old
                 self.known_share = max(self.known_share - float(share), 0.0)
                 self.remembered.drop(client)
+        if not self.remembered.kept:  # what rounding leaves of sums over nobody is no mean
+            self.total_remembered, self.known_share = None, 0.0
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""

@@ -95,6 +95,8 @@ class RoundPlan:
                 values = _for_each(name, given, members, above=0.0, whole=name in ("counts", "local_steps"))
                 object.__setattr__(self, name, values)
         check_positive("step_factor", self.step_factor)
+        if self.forget is not None:
+            object.__setattr__(self, "forget", _distinct("forget", self.forget))
         if self.deadline is not None:
             check_positive("deadline", self.deadline)
 
@@ -132,6 +134,8 @@ class BufferedPlan:
         if self.local_steps is not None:
             steps = _for_each("local_steps", self.local_steps, self.start, above=0.0, whole=True)
             object.__setattr__(self, "local_steps", steps)
+        if self.forget is not None:
+            object.__setattr__(self, "forget", _distinct("forget", self.forget))
         check_count("wait_for", self.wait_for)
         check_positive("step_factor", self.step_factor)
         check_nonnegative("staleness_exponent", self.staleness_exponent)

@@ -311,10 +311,8 @@ class Tempo:
             # nearly all of it: importance goes by data alone. And its signal is mostly noise: C = 0, the limit where
             # noise is all that counts.
             if self.follows_memory:
-                importance, strength = (
-                    np.sqrt(squares) * patience,
-                    self.signal_factor * self.arrivals * self.novelty.signal,
-                )
+                importance = np.sqrt(squares) * patience
+                strength = self.signal_factor * self.arrivals * self.novelty.signal
             q = (1 - self.floor) * minimise_time(importance, t.copy(), strength) + self.floor * p
             factors = np.minimum(1 / (self.arrivals * q), self.largest_factor)
             self.expected_noise = float(((squares * q) @ factors**2) * self.arrivals)
