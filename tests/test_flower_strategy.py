@@ -1,8 +1,8 @@
 """Policies on Flower nodes: the same cohorts, weights and models as in the simulator."""
 
-import math
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -10,6 +10,8 @@ import pytest
 from flower_grid import InProcessGrid
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
+from flwr.superlink.grid import http_grid
 from test_run import SMALL
 
 from fedtempo import InputError, allocate_bandwidth
@@ -19,13 +21,12 @@ from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.fleet_csv import read_fleet
-from fedtempo.flower.client import tempo_client
-from fedtempo.flower.client_app import _emulate, num_examples
 from fedtempo.flower.client_app import app as client_app
-from fedtempo.flower.client_app import train as train_locally
 from fedtempo.flower.clients import EVALUATION_LOSSES, _loss_of
+from fedtempo.flower.emulated import meet
 from fedtempo.flower.link import Upload
-from fedtempo.flower.messages import ARRAYS, CONFIG, HEAD_START, MEASURED, ROUND
+from fedtempo.flower.messages import ARRAYS, COHORT, COHORT_SIZE, CONFIG, ROUND
+from fedtempo.flower.messenger import notice_ends_of_uploads
 from fedtempo.flower.setups import MODEL, pack
 from fedtempo.flower.strategy import MODEL_FILE, TempoStrategy
 from fedtempo.policies.registry import BUILT_IN
@@ -250,7 +251,7 @@ def test_clients_in_flight_when_the_server_died_are_reported_as_lost(config, tmp
         if seen[-2:] == [True, True]:  # the checkpoint of the round before knows it
             raise StoppedError
 
-    settings = {"records": tmp_path / "run", "nodes": nodes_of(grid), "deadline": 60.0}
+    settings = {"records": tmp_path / "run", "nodes": nodes_of(grid), "deadline": 5.0}
     with pytest.raises(StoppedError):
         train(config, "tempo", grid, rounds=30, **settings, progress=stop)
     grid.silent = set()
@@ -280,46 +281,45 @@ def test_a_run_waits_for_nodes_until_the_deadline_alone(config):
     assert records[-1]["rounds"] == 3
 
 
-@pytest.mark.parametrize(
-    ("now", "head_start", "needed", "ended"),
-    [(103.0, None, 1.0, 105.0), (103.0, 6.0, 1.0, 108.0), (109.0, 6.0, 7.0, 109.0)],
-)
-def test_an_emulated_device_computes_for_its_nominal_time_from_the_head_start_on(
-    monkeypatch, now, head_start, needed, ended
-):
-    class Clock:
-        def __init__(self):
-            self.now = now
-
-        def time(self):
-            return self.now
-
-        def sleep(self, seconds):
-            self.now += seconds
-
-    clock = Clock()
-    monkeypatch.setattr("fedtempo.flower.client_app.time", clock)
-    told = _emulate(2.0, 103.0, 100.0, head_start)
-    began = 103.0 if head_start is None else 106.0
-    assert (clock.now, told) == (ended, {HEAD_START: needed, "compute-seconds": ended - began})
-
-
-def test_members_of_a_round_get_the_longest_head_start_of_the_last_three(config):
-    needed = iter([4.0, 4.5, 1.0, math.nan, 1e9, [2.0], 2.0])  # what cannot be is passed over
-
-    def slow_to_start(message, context, call_next):
-        reply = call_next(message, context)
-        if message.metadata.message_type == "train" and context.node_config["partition-id"] == 0:
-            reply.content[MEASURED][HEAD_START] = next(needed)
-        return reply
-
-    app = ClientApp(mods=[slow_to_start, tempo_client(num_examples)])
-    app.train()(train_locally)
-    grid = grid_of(config, "full", app=app)
-    train(config, "full", grid, rounds=7, nodes=nodes_of(grid), deadline=5.0)
+def test_members_of_a_round_are_told_what_they_share(config):
+    grid = grid_of(config, "full")
+    train(config, "full", grid, rounds=2, nodes=nodes_of(grid))
     configs = [message.content.config_records[CONFIG] for message in grid.sent]
-    given = {config[ROUND]: config.get(HEAD_START) for config in configs}
-    assert given == {1: None, 2: 4.0, 3: 4.5, 4: 4.5, 5: 4.5, 6: 4.5, 7: 4.5}
+    names = {config[ROUND]: {other[COHORT] for other in configs if other[ROUND] == config[ROUND]} for config in configs}
+    assert [len(names[number]) for number in (1, 2)] == [1, 1]
+    assert names[1] != names[2]
+    assert {config[COHORT_SIZE] for config in configs} == {len(grid.online)}
+
+
+def test_emulated_devices_begin_when_the_last_is_there(tmp_path):
+    with ThreadPoolExecutor() as several:
+        early = [several.submit(meet, tmp_path / "cohort", client, 3, 30.0) for client in range(2)]
+        time.sleep(0.3)
+        assert not any(one.done() for one in early)
+        last = meet(tmp_path / "cohort", 2, 3, 30.0)
+        assert [one.result() for one in early] == [last, last]
+    assert last == max(path.stat().st_mtime for path in (tmp_path / "cohort").iterdir())
+    assert last == (tmp_path / "cohort" / "2").stat().st_mtime
+
+
+def test_emulated_devices_do_not_wait_for_one_that_died_beyond_their_patience(tmp_path):
+    asked = time.time()
+    assert asked + 0.2 <= meet(tmp_path, 0, 2, 0.2) <= time.time()
+
+
+def test_the_end_of_an_upload_is_noticed_soon():
+    """By itself Flower would look after 1, 3 and 7 seconds, and 500 times at most."""
+    notice_ends_of_uploads()
+    complete = time.monotonic() + 3.2
+
+    def pull(object_id):
+        if time.monotonic() < complete:
+            raise ObjectUnavailableError(object_id)
+        return b"update"
+
+    assert http_grid.pull_objects(["one"], pull) == {"one": b"update"}
+    assert time.monotonic() < complete + 2.0
+    assert http_grid.pull_objects.keywords["max_tries_per_object"] is None
 
 
 class NotedLink:

@@ -1,6 +1,7 @@
 """The ClientApp of the ready app: a node trains on its part of an experiment's data, as the simulator would."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,25 @@ from fedtempo.experiments.config import for_policy
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
 from fedtempo.fleet import Fleet
 from fedtempo.flower.client import tempo_client
-from fedtempo.flower.messages import ARRAYS, CLIENT, CONFIG, HEAD_START, MEASURED, ROUND, ROUND_INDEX, STEP_SIZE, STEPS
+from fedtempo.flower.emulated import meet
+from fedtempo.flower.messages import (
+    ARRAYS,
+    CLIENT,
+    COHORT,
+    COHORT_SIZE,
+    CONFIG,
+    MEASURED,
+    ROUND,
+    ROUND_INDEX,
+    STEP_SIZE,
+    STEPS,
+)
 from fedtempo.flower.setups import MODEL, from_run_config, pack
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Parameters
 from fedtempo.simulator.clients import LocalWorkers
+
+PATIENCE = 0.5  # share of the deadline that emulated devices wait for each other
 
 
 def num_examples(context: Context) -> int:
@@ -51,24 +66,16 @@ def train(message: Message, context: Context) -> Message:
         "mean-gradient-norm": float(result.mean_gradient_norm[0]),
         "mean-loss": float(result.mean_loss[0]),
     }
-    if context.run_config.get("emulate"):
+    if place := str(context.run_config.get("emulate") or ""):
+        if COHORT in config:
+            patience = PATIENCE * float(context.run_config["deadline"])
+            began = meet(Path(place, config[COHORT]), int(client[0]), int(config[COHORT_SIZE]), patience)
         nominal = float(_fleet(context).compute_time[client[0]] * steps[0] / _training(context).local_steps)
-        told |= _emulate(nominal, began, message.metadata.created_at, config.get(HEAD_START))
+        time.sleep(max(0.0, began + nominal - time.time()))
+        told["compute-seconds"] = time.time() - began
     ballast = int(context.run_config.get("ballast", 0))
     arrays = pack(model + result.update[0], ballast, int(client[0]) + 1, int(config[ROUND]), context.run_id)
     return Message(RecordDict({ARRAYS: arrays, MEASURED: MetricRecord(told)}), reply_to=message)
-
-
-def _emulate(nominal: float, began: float, asked: float, head_start: float | None) -> dict[str, float]:
-    """Wait until the nominal computing time is over.
-
-    Flower takes seconds to start this process, some longer than others. Given a head start, devices count as having
-    begun that long after they were asked, all at once. Tell how long it had to be, and the time of computing.
-    """
-    needed = max(time.time() - asked - nominal, 0.0)
-    begin = began if head_start is None else asked + head_start
-    time.sleep(max(0.0, begin + nominal - time.time()))
-    return {HEAD_START: needed, "compute-seconds": time.time() - begin}
 
 
 @app.evaluate()

@@ -1,6 +1,7 @@
 """Real clients: Flower nodes that train and upload under the wall clock."""
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +22,9 @@ from fedtempo.flower.messages import (
     ASK,
     BANDWIDTH,
     CLIENT,
+    COHORT,
+    COHORT_SIZE,
     FETCH,
-    HEAD_START,
     KEEP,
     ROUND,
     ROUND_INDEX,
@@ -39,9 +41,7 @@ NORMS_KEPT = 100
 TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
 EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
 NO_LOSSES = ("packet-loss",)
-ROUNDS_OF_HEAD_STARTS = 3  # the longest of which emulated devices get
 MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
-NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(eq=False, slots=True)
@@ -89,7 +89,6 @@ class FlowerClients:
         self.mode: LinkMode = training.link  # of the last uploads
         self.link_free = -math.inf  # when the last upload ended, on the link's clock
         self.kept: set[int] = set()  # clients that keep an update until it is fetched
-        self.head_starts: list[float] = []  # that the last rounds needed, where devices are emulated
 
     @property
     def in_flight(self) -> Integers:
@@ -126,8 +125,7 @@ class FlowerClients:
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
         """Send all members their work, and wait for them until the deadline."""
         jobs = self._jobs(plan.members, plan, start)
-        at_once = {HEAD_START: max(self.head_starts)} if self.head_starts else {}
-        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper", at_once)
+        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper", at_once=True)
         limit = self.deadline if plan.deadline is None else min(plan.deadline, self.deadline)
         replies = self.messenger.collect(
             {message: job.client for message, job in sent.items()}, self.began + limit - time.monotonic()
@@ -135,8 +133,6 @@ class FlowerClients:
         for job in jobs:
             self._take(job, replies.get(job.client))
         self._refuse_absurd(jobs)
-        if needed := [seconds for job in jobs if 0 <= (seconds := job.numbers.get(HEAD_START, -1)) <= self.deadline]:
-            self.head_starts = [*self.head_starts, max(needed)][-ROUNDS_OF_HEAD_STARTS:]
         return self._outcome(plan, jobs)
 
     def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
@@ -223,7 +219,7 @@ class FlowerClients:
             return np.full(len(clients), total / max(len(clients), 1))
         return np.full(len(clients), total)
 
-    def _send(self, jobs: list[Job], start: Start, mode: LinkMode, more: Mapping[str, Any] = NOTHING) -> dict[str, Job]:
+    def _send(self, jobs: list[Job], start: Start, mode: LinkMode, *, at_once: bool = False) -> dict[str, Job]:
         """Allot the link, and send each member the model, or ask for what it keeps."""
         clients = [job.client for job in jobs]
         self.mode = mode
@@ -231,9 +227,10 @@ class FlowerClients:
             self.link.allot(clients, mode, [job.share for job in jobs] if mode == "paper" else None)
         fetched = [job for job in jobs if job.client in self.kept]
         trained = [job for job in jobs if job.client not in self.kept]
+        cohort: dict[str, Any] = {COHORT: secrets.token_hex(8), COHORT_SIZE: len(trained)} if at_once else {}
         sent: dict[str, Job] = {}
-        for some, arrays, extra in ((fetched, None, {ASK: FETCH}), (trained, self.layout.pack(start.model), {})):
-            configs = [self._config(start, job.client, job) | extra | dict(more) for job in some]
+        for some, arrays, extra in ((fetched, None, {ASK: FETCH}), (trained, self.layout.pack(start.model), cohort)):
+            configs = [self._config(start, job.client, job) | extra for job in some]
             ids = self.messenger.send([job.client for job in some], MessageType.TRAIN, arrays, configs)
             sent |= dict(zip(ids, some, strict=True))
         return sent

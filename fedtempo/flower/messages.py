@@ -9,5 +9,4 @@ DESCRIBE, KEEP, FETCH = "describe", "keep", "fetch"
 # And how to train.
 ROUND, STEPS, STEP_SIZE, BANDWIDTH = "server-round", "local-steps", "lr", "bandwidth"
 ROUND_INDEX, CLIENT = "round-index", "client"
-# Of emulated devices, in the config and in the reply: seconds from the message to the start of computing.
-HEAD_START = "head-start"
+COHORT, COHORT_SIZE = "cohort", "cohort-size"  # a name that those who are asked at once share, and how many they are

@@ -11,7 +11,7 @@
 | `nodes` | JSON: the client that each node id stands for; otherwise nodes are asked |
 | `link`, `link-token` | host:port of the uplink's control, and the file that holds its token |
 | `ballast` | bytes to send along with the model, to make it as large as another one |
-| `emulate` | true: a node waits until the nominal computing time of its client is over |
+| `emulate` | a folder that nodes on one machine share: they compute for their nominal times, a cohort at once |
 """
 
 import json

@@ -35,7 +35,7 @@ from fedtempo.flower.arrays import Layout
 from fedtempo.flower.clients import FlowerClients, GridWorkers
 from fedtempo.flower.link import Link
 from fedtempo.flower.messages import CLIENT, ROUND
-from fedtempo.flower.messenger import Described, Messenger, describe_nodes, wait_for_nodes
+from fedtempo.flower.messenger import Described, Messenger, describe_nodes, notice_ends_of_uploads, wait_for_nodes
 from fedtempo.learning.trainer import Evaluation, Parameters
 from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy, PolicySetting
@@ -108,6 +108,7 @@ class TempoStrategy(Strategy):
         evaluate_fn: EvaluateFunction | None = None,
     ) -> Result:
         """Train for so many rounds, or to a target or limit of the strategy; return the model and what was measured."""
+        notice_ends_of_uploads()
         began, layout = time.monotonic(), Layout(initial_arrays)
         described, fleet = self._find_clients(grid)
         messenger = Messenger(grid, {one.node: number for number, one in enumerate(described)})

@@ -2,8 +2,8 @@
 
 Client i trains on its part of an experiment's data. Its computing time is padded to the nominal τ_i, its upload goes
 through the shared link at the rate that t_i and its share of the bandwidth stand for; the rest is as it is. Flower
-takes seconds to start a ClientApp, some longer than others: members of a round count as having begun when the last
-of them usually has, all at once as in the model, and what they wait for that is overhead of the engine.
+takes seconds to start a ClientApp, some longer than others: members of a round begin when the last of them is there,
+all at once as in the model, and what they wait for that is overhead of the engine.
 """
 
 import json
@@ -173,7 +173,7 @@ class Testbed:
                 "link": ":".join(map(str, self.control.address)),
                 "link-token": str((self.folder / "link-token").absolute()),
                 "ballast": self.ballast,
-                "emulate": True,
+                "emulate": str((self.folder / "together").absolute()),
             },
         )
 

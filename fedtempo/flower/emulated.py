@@ -1,0 +1,22 @@
+"""Processes on one machine that stand for devices elsewhere, and begin at once as those would.
+
+Flower takes seconds to start a ClientApp, and longer for some where many share a machine. So those of a cohort meet
+first, by a file each in a folder that they share.
+"""
+
+import time
+from pathlib import Path
+
+POLL_SECONDS = 0.02
+
+
+def meet(place: Path, client: int, size: int, patience: float) -> float:
+    """Wait until so many clients are there; return the moment when the last came, or when patience ran out."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{client}").touch()
+    end = time.time() + patience
+    while len(there := list(place.iterdir())) < size:
+        if time.time() >= end:
+            return time.time()
+        time.sleep(POLL_SECONDS)
+    return max(one.stat().st_mtime for one in there)
