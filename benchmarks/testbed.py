@@ -153,28 +153,37 @@ def policies(folder: str, runs: int) -> str:
                 rows.append([policy, f"{seed}", *_times(records, summary)])
                 print(rows[-1], flush=True)
     headings = [
-        "policy", "seed", f"seconds to loss {TARGET:g}", "of them pilots", "steps", "uploads", "link busy (s)",
-        "rest: computing, waiting and the engine (s)",
+        "policy", "seed", f"seconds to loss {TARGET:g}", "of them pilots", "steps", "uploads", "uploading (s)",
+        "computing alone (s)", "engine (s)",
     ]  # fmt: skip
     return (
-        f"10 nodes, Setup 1's data, K = 4, 1 MB, a shared link, real seconds, {runs} runs of each policy. The link is "
-        "busy while an upload is under way.\n\n" + markdown(headings, rows)
+        f"10 nodes, Setup 1's data, K = 4, 1 MB, a shared link, real seconds, {runs} runs of each policy. Uploading: "
+        "some upload is under way. Computing alone: no upload, but some node computes. Engine: the rest, in which "
+        "Flower starts processes and passes messages on.\n\n" + markdown(headings, rows)
     )
 
 
 def _times(records: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> list[str]:
-    uploads = [list((record.get("note") or {}).get("uploads", {}).values()) for record in records]
-    total, busy = summary["time"] + summary["pilot_time"], sum(map(_busy, uploads))
-    reached = summary["time_to_loss"]
+    """Return the seconds to the target, and what they went to."""
+    total = summary["time"] + summary["pilot_time"]
+    uploading, working, began = list[tuple[float, float]](), list[tuple[float, float]](), 0.0
+    for record in records:
+        computed = dict(zip(map(str, record["members"]), record["compute_time"], strict=True))
+        for client, found in (record.get("note") or {}).get("uploads", {}).items():
+            end = began + found["end"]
+            uploading.append((end - found["seconds"], end))
+            working.append((end - found["seconds"] - (computed[client] or 0.0), end))
+        began += record["round_time"]
+    reached, transfer, devices = summary["time_to_loss"], _covered(uploading), _covered(working)
     said = f"> {total:,.0f}" if reached is None else f"{reached + summary['pilot_time']:,.0f}"
-    numbers = (summary["pilot_time"], len(records), sum(map(len, uploads)), busy, total - busy)
+    numbers = (summary["pilot_time"], len(records), len(uploading), transfer, devices - transfer, total - devices)
     return [said, *(f"{number:,.0f}" for number in numbers)]
 
 
-def _busy(uploads: Sequence[Mapping[str, float]]) -> float:
-    """Return the seconds of a step in which some upload was under way."""
+def _covered(intervals: Sequence[tuple[float, float]]) -> float:
+    """Return the seconds that some interval covers."""
     total, until = 0.0, -np.inf
-    for start, end in sorted((one["end"] - one["seconds"], one["end"]) for one in uploads):
+    for start, end in sorted(intervals):
         total += max(end - max(start, until), 0.0)
         until = max(until, end)
     return total
