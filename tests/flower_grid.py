@@ -1,5 +1,6 @@
-"""A Flower grid in this process: each message is answered at once by a real ClientApp, with the state of its node."""
+"""A Flower grid in this process: a real ClientApp answers each message, with the state of its node."""
 
+import time
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -17,6 +18,7 @@ class InProcessGrid(Grid):
             self.contexts[node] = Context(1, node, dict(node_config), RecordDict(), dict(run_config or {}))
         self.online = set(self.contexts)
         self.replies, self.sent, self.silent = {}, [], set()  # silent nodes never answer
+        self.delay = 0.0  # s until an answer is there
 
     def set_run(self, run):
         pass
@@ -39,7 +41,7 @@ class InProcessGrid(Grid):
             self.sent.append(message)
             node = message.metadata.dst_node_id
             if node not in self.silent:
-                self.replies[ids[-1]] = self.answer(message, self.contexts[node])
+                self.replies[ids[-1]] = time.monotonic() + self.delay, self.answer(message, self.contexts[node])
         return ids
 
     def answer(self, message, context):
@@ -49,7 +51,8 @@ class InProcessGrid(Grid):
             return Message(Error(0, repr(error)), reply_to=message)
 
     def pull_messages(self, message_ids):
-        return [self.replies.pop(name) for name in message_ids if name in self.replies]
+        there = [name for name in message_ids if name in self.replies and self.replies[name][0] <= time.monotonic()]
+        return [self.replies.pop(name)[1] for name in there]
 
     def send_and_receive(self, messages, *, timeout=None):
         return self.pull_messages(self.push_messages(messages))

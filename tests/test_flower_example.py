@@ -2,16 +2,19 @@
 
 import importlib
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from flower_grid import InProcessGrid
-from flwr.app import ArrayRecord, ConfigRecord
+from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
+from flwr.cli.build import build_fab_from_disk
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedtempo.flower import TempoStrategy, tempo_client
+from fedtempo.flower.testbed import APP
 
 torch = pytest.importorskip("torch", reason="the example trains with PyTorch; pip install '.[torch]'")
 
@@ -87,23 +90,32 @@ def test_data_shares_are_what_nodes_tell(quickstart):
     np.testing.assert_allclose(seen[0], sizes / sizes.sum())
 
 
-def test_without_the_two_lines_it_is_an_app_of_flower_alone(quickstart, tmp_path, monkeypatch):
+def test_without_the_two_lines_it_is_an_app_of_flower_alone(quickstart, capsys):
     """Put back what Flower's own strategy needs, one line in each file, and it runs."""
+    task, apps = quickstart("quickstart.task"), {}
     for name, (ours, theirs) in TWO_LINES.items():
         source = (EXAMPLE / "quickstart" / name).read_text()
         (line,) = [line for line in source.splitlines() if ours in line]
-        changed = source.replace(line, line.split(" = ")[0] + " = " + theirs)
-        assert sum(a != b for a, b in zip(source.splitlines(), changed.splitlines(), strict=True)) == 1
-    task = quickstart("quickstart.task")
-    client = quickstart("quickstart.client_app")
-    monkeypatch.setattr(client, "app", ClientApp())
-    source = (EXAMPLE / "quickstart" / "client_app.py").read_text()
-    (line,) = [line for line in source.splitlines() if line.startswith("app = ")]
-    plain = {"__name__": "plain"}
-    exec(compile(source.replace(line, "app = ClientApp()"), "client_app.py", "exec"), plain)
-    result = start(FedAvg(fraction_train=0.5, fraction_evaluate=0.0), plain["app"], task.make_model)
+        names = {"__name__": "plain", "FedAvg": FedAvg}
+        exec(compile(source.replace(line, line.split(" = ")[0] + " = " + theirs), name, "exec"), names)
+        apps[name] = names["app"]
+    grid = grid_of(apps["client_app.py"])
+    settings = {"num-server-rounds": 3, "learning-rate": 0.1}
+    apps["server_app.py"](grid, Context(1, 0, {}, RecordDict(), settings))
+    assert f"trained {len(task.make_model().state_dict())} arrays" in capsys.readouterr().out
+    trained = [message for message in grid.sent if message.metadata.message_type == "train"]
+    assert len(trained) == 3 * NODES // 2
+    result = start(FedAvg(fraction_train=0.5, fraction_evaluate=0.0), apps["client_app.py"], task.make_model)
     before, after = loss_of(ArrayRecord(task.make_model().state_dict()), task), loss_of(result.arrays, task)
     assert after < before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # flwr 1.41 uses an old name of pathspec's
+@pytest.mark.parametrize("app", [EXAMPLE, APP], ids=["example", "ready app"])
+def test_apps_ask_for_nothing_that_flower_would_look_for_elsewhere(app):
+    settings = tomllib.loads((app / "pyproject.toml").read_text())
+    assert settings["project"]["dependencies"] == []
+    assert build_fab_from_disk(app)
 
 
 def test_a_client_without_the_mod_is_told_what_it_lacks(quickstart):

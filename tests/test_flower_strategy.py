@@ -22,8 +22,8 @@ from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.client_app import app as client_app
-from fedtempo.flower.clients import EVALUATION_LOSSES, _loss_of
 from fedtempo.flower.emulated import meet
+from fedtempo.flower.evaluation import EVALUATION_LOSSES, loss_of
 from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS, COHORT, COHORT_SIZE, CONFIG, ROUND
 from fedtempo.flower.messenger import notice_ends_of_uploads
@@ -449,7 +449,7 @@ def test_a_loss_that_is_no_number_ends_the_run(config):
     ],
 )
 def test_the_loss_is_the_metric_with_a_usual_name_if_there_is_one(metrics, loss):
-    assert _loss_of(metrics) == loss
+    assert loss_of(metrics) == loss
     for other in ({"accuracy": 1.0}, {"packet_loss": 0.1}, {"loss_weight": 2.0}):
-        assert np.isnan(_loss_of(other))
-    assert _loss_of({"train_loss": 9.0, "eval_loss": 4.0}, EVALUATION_LOSSES) == 4.0
+        assert np.isnan(loss_of(other))
+    assert loss_of({"train_loss": 9.0, "eval_loss": 4.0}, EVALUATION_LOSSES) == 4.0

@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -19,8 +21,10 @@ from fedtempo.flower.setups import MODEL
 from fedtempo.flower.strategy import MODEL_FILE
 from fedtempo.flower.testbed import Testbed, TestbedSettings
 from fedtempo.flower.testbed_report import report_on
+from fedtempo.flower.watched import ProcessError
 
 DEADLINE = 40.0
+INFO = ["cmdline", "create_time"]
 TABLE = {
     "name": "three nodes",
     "data": {"kind": "synthetic", "clients": 3, "samples": 300},
@@ -93,11 +97,31 @@ def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path):
     assert 0 not in rounds[0]["failed"]
     without = [record for record in rounds[1:] if 0 in record["failed"] or 0 not in record["members"]]
     assert without
+    assert all(set(record["failed"]) <= {0} for record in rounds), "the others are not lost with it"
     assert all(record["round_time"] < DEADLINE + 30 for record in rounds)
     assert rounds[-1]["loss"] < rounds[0]["loss"]
 
 
+def test_a_start_that_fails_is_an_error_of_one_line(monkeypatch, capsys):
+    def fail(bed):
+        raise ProcessError("supernode-1 was not ready after 120 s")
+
+    monkeypatch.setattr(Testbed, "__enter__", fail)
+    with pytest.raises(SystemExit) as ended:
+        main(["testbed", "--nodes", "2", "--rounds", "1"])
+    assert ended.value.code not in (0, None)
+    assert "supernode-1 was not ready" in capsys.readouterr().err
+
+
+def left_over():
+    """Return folders of testbeds, and processes of Flower with the time of their start."""
+    processes = {(one.pid, one.info["create_time"]): one.info["cmdline"] for one in psutil.process_iter(INFO)}
+    flower = {key for key, command in processes.items() if "flower-super" in " ".join(command or [])}
+    return flower | set(Path(tempfile.gettempdir()).glob("fedtempo-testbed-*"))
+
+
 def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    before = left_over()
     monkeypatch.chdir(tmp_path)
     arguments = [
         "testbed",
@@ -125,6 +149,7 @@ def test_the_command_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     assert "rounds: 1, nodes: 2" in capsys.readouterr().out
     assert os.listdir(tmp_path) == ["t.json"]
     time.sleep(0.2)
+    assert not left_over() - before
     if "--netns" in arguments:
         names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         assert not [name for name in names.split() if name.startswith("ft")]

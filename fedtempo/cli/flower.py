@@ -82,10 +82,10 @@ def run_on_testbed(
         bed = Testbed(settings, folder)
         bed.check_policy(policy)
         training, _ = for_policy(bed.experiment, policy)
-        with console().status(f"starting a SuperLink and {nodes} SuperNodes"):
-            at_the_end.enter_context(bed)
         shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
         try:
+            with console().status(f"starting a SuperLink and {nodes} SuperNodes"):
+                at_the_end.enter_context(bed)
             with live_table(shown, console()) as show:
                 found = bed.run(
                     policy,

@@ -8,9 +8,10 @@ what the strategy asks beyond training: who the node is, and, for policies that 
 of an update, which it keeps until it is fetched.
 """
 
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,10 +42,12 @@ class Meter:
 _running: list[Meter] = []
 
 
-def note_gradient(gradient: npt.ArrayLike) -> None:
-    """Tell the gradient of a local step, or its norm, where training does not use an optimiser of PyTorch."""
+def note_gradient(gradient: npt.ArrayLike | Sequence[npt.ArrayLike]) -> None:
+    """Tell the gradient of a local step, whole or by layers, or its norm: where no optimiser of PyTorch is used."""
     if _running:
-        _running[-1].note(float(np.linalg.norm(np.asarray(gradient, dtype=np.float64))))
+        parts = gradient if isinstance(gradient, list | tuple) else [gradient]
+        squares = [float(np.sum(np.square(np.asarray(part, dtype=np.float64)))) for part in parts]
+        _running[-1].note(math.sqrt(sum(squares)))
 
 
 def tempo_client(num_examples: Callable[[Context], int] | None = None) -> Mod:
@@ -112,10 +115,9 @@ def _measuring() -> Iterator[Meter]:
 
         def see(optimiser: Any, args: object, kwargs: object) -> None:  # noqa: ANN401
             gradients = [p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
-            if gradients:
-                meter.note(
-                    float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])))
-                )
+            dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+            if dense:
+                meter.note(math.sqrt(sum(float(torch.linalg.vector_norm(g)) ** 2 for g in dense)))
 
         hook = optimisers.register_optimizer_step_pre_hook(see)
     try:

@@ -33,7 +33,7 @@ from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Parameters
 from fedtempo.simulator.clients import LocalWorkers
 
-PATIENCE = 0.5  # share of the deadline that emulated devices wait for each other
+PATIENCE = 0.25  # share of the deadline that emulated devices wait for each other
 
 
 def num_examples(context: Context) -> int:

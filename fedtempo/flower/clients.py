@@ -15,7 +15,8 @@ from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.arrays import Layout
+from fedtempo.flower.arrays import Buffers, Layout
+from fedtempo.flower.evaluation import EVALUATION_LOSSES, loss_of
 from fedtempo.flower.link import Link, Upload
 from fedtempo.flower.messages import (
     ARRAYS,
@@ -31,16 +32,17 @@ from fedtempo.flower.messages import (
     STEP_SIZE,
     STEPS,
 )
-from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
+from fedtempo.flower.messenger import LONGEST_REASON, POLL_SECONDS, Messenger, Reply
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 
-LARGEST_UPDATE = 100.0  # times the median norm of updates so far: beyond, an update is refused
-NORMS_KEPT = 100
-TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
-EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
-NO_LOSSES = ("packet-loss",)
+LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update is refused
+ENOUGH_TO_JUDGE = 3  # updates: the first to arrive are held until there are so many, or no more to come
+UPDATES_KEPT = 100
+PROBE_SHARE = 0.5  # of the deadline, to answer what a policy asks; the rest is for those who are chosen then
+SHORTEST_UPLOAD = 1e-3  # s
+BUFFER = "buffer:"  # before the names of buffers, in the state
 MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
 
 
@@ -59,8 +61,11 @@ class Job:
     version: int = 0
     update: Parameters | None = None  # None: it failed
     failure: str | None = None
-    answered: bool = False
-    numbers: dict[str, Any] = field(default_factory=dict)
+    sent: float = 0.0  # on the monotonic clock
+    arrived: float | None = None  # None: no answer
+    fetched: bool = False  # computed before, and kept
+    numbers: dict[str, float] = field(default_factory=dict)
+    buffers: Buffers = field(default_factory=dict)
 
 
 class FlowerClients:
@@ -83,12 +88,12 @@ class FlowerClients:
         self._evaluate, self.config, self.deadline, self.link = evaluate, dict(config), deadline, link
         self.flying: dict[str, Job] = {}  # by the id of the message
         self.lost: list[int] = []  # in flight when an earlier process died
-        self.accepted: list[float] = []  # norms of the last updates
+        self.accepted: list[float] = []  # norms of the last updates, over step size and steps
         self.began = 0.0
         self.rounds_of_nobody = 0
         self.mode: LinkMode = training.link  # of the last uploads
         self.link_free = -math.inf  # when the last upload ended, on the link's clock
-        self.kept: set[int] = set()  # clients that keep an update until it is fetched
+        self.kept: dict[int, dict[str, float]] = {}  # what clients measured that keep an update until it is fetched
 
     @property
     def in_flight(self) -> Integers:
@@ -97,7 +102,7 @@ class FlowerClients:
 
     def look(self, start: Start) -> Conditions:
         """Tell who is there; the clock of the round starts."""
-        self.began, self.kept = time.monotonic(), set()
+        self.began, self.kept = time.monotonic(), {}
         while not (now := self._conditions()).available.any() and not len(self.in_flight):  # type: ignore[union-attr]
             if time.monotonic() > self.began + self.deadline:
                 raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s")
@@ -106,21 +111,17 @@ class FlowerClients:
 
     def ask(self, probe: Probe, start: Start) -> Vector:
         """Ask for losses, or for the norms of updates that clients keep."""
-        clients = probe.clients.tolist()
+        clients, seconds = probe.clients.tolist(), PROBE_SHARE * self.deadline
         arrays = self.layout.pack(start.model)
         if probe.ask == "loss":
             sent = self.messenger.send(clients, MessageType.EVALUATE, arrays, [self._config(start, c) for c in clients])
-            replies = self.messenger.collect(sent, self.deadline)
+            replies = self.messenger.collect(sent, seconds)
             return np.array([_loss(replies.get(client)) for client in clients])
         jobs = self._jobs(probe.clients, None, start)
         configs = [self._config(start, job.client, job) | {ASK: KEEP} for job in jobs]
-        replies = self.messenger.collect(
-            self.messenger.send(clients, MessageType.TRAIN, arrays, configs), self.deadline
-        )
-        self.kept = {client for client, reply in replies.items() if reply.error is None}
-        return np.array(
-            [replies[c].numbers().get("update-norm", np.nan) if c in self.kept else np.nan for c in clients]
-        )
+        replies = self.messenger.collect(self.messenger.send(clients, MessageType.TRAIN, arrays, configs), seconds)
+        self.kept = {client: reply.numbers() for client, reply in replies.items() if reply.error is None}
+        return np.array([self.kept.get(client, {}).get("update-norm", np.nan) for client in clients])
 
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
         """Send all members their work, and wait for them until the deadline."""
@@ -145,7 +146,7 @@ class FlowerClients:
             Job(client, 1.0, 1, start.step_size, start.step_size, start.model, 0.0, failure="lost")
             for client in self.lost
         ]
-        self.lost, arrivals = [], 0
+        self.lost, arrivals, unjudged = [], 0, list[Job]()
         while self.flying and arrivals < plan.wait_for:
             now = time.monotonic()
             next_end = min(job.expires for job in self.flying.values())
@@ -158,9 +159,12 @@ class FlowerClients:
             for message, reply in (dict.fromkeys(late) | found).items():
                 job = self.flying.pop(message)
                 self._take(job, reply)
-                self._refuse_absurd([job])
-                arrivals += job.failure is None
                 landed.append(job)
+                unjudged += [] if job.update is None else [job]
+            if len(self.accepted) + len(unjudged) >= ENOUGH_TO_JUDGE or not self.flying:
+                self._refuse_absurd(unjudged)
+                arrivals += sum(job.update is not None for job in unjudged)
+                unjudged = []
         staleness = [start.round_index - job.version for job in landed]
         arrived = RoundPlan(
             members=np.array([job.client for job in landed], dtype=np.int64),
@@ -172,7 +176,8 @@ class FlowerClients:
     def start_again(self) -> Conditions:
         """Forget who is in flight; their replies are not asked for any longer."""
         self.messenger.forget(self.flying)
-        self.flying, self.lost, self.kept = {}, [], set()
+        self.flying, self.lost, self.kept, self.accepted = {}, [], {}, []
+        self.layout.start_again()
         return self._conditions()
 
     def evaluate(self, model: Parameters) -> Evaluation | None:
@@ -181,12 +186,14 @@ class FlowerClients:
 
     def state(self) -> Arrays:
         """Return who is in flight: a new process reports them as lost."""
-        return {"in_flight": self.in_flight, "accepted": np.array(self.accepted)}
+        buffers = {BUFFER + name: values for name, values in self.layout.buffers.items()}
+        return {"in_flight": self.in_flight, "accepted": np.array(self.accepted), **buffers}
 
     def restore(self, arrays: Arrays) -> None:
         """Take it up."""
         self.flying, self.lost = {}, arrays["in_flight"].tolist()
         self.accepted = arrays["accepted"].tolist()
+        self.layout.buffers = {name: np.asarray(arrays[BUFFER + name], np.float64) for name in self.layout.buffers}
 
     def _conditions(self) -> Conditions:
         idle = self.messenger.online()
@@ -228,6 +235,8 @@ class FlowerClients:
         fetched = [job for job in jobs if job.client in self.kept]
         trained = [job for job in jobs if job.client not in self.kept]
         cohort: dict[str, Any] = {COHORT: secrets.token_hex(8), COHORT_SIZE: len(trained)} if at_once else {}
+        for job in jobs:
+            job.sent, job.fetched = time.monotonic(), job.client in self.kept
         sent: dict[str, Job] = {}
         for some, arrays, extra in ((fetched, None, {ASK: FETCH}), (trained, self.layout.pack(start.model), cohort)):
             configs = [self._config(start, job.client, job) | extra for job in some]
@@ -246,31 +255,42 @@ class FlowerClients:
         if reply is None:
             job.failure = f"no reply within {self.deadline:g} s"
             return
-        job.answered = True
+        job.arrived = reply.at
         if reply.error is not None:
             job.failure = reply.error
             return
-        job.numbers = reply.numbers()
+        job.numbers = (self.kept[job.client] if job.fetched else {}) | reply.numbers()
         try:
-            update = self.layout.flatten(reply.content.array_records[ARRAYS]) - job.start
-        except (InputError, KeyError, ValueError) as error:
-            job.failure = f"refused: {error}"
+            arrays = reply.content.array_records[ARRAYS]
+            update, job.buffers = self.layout.flatten(arrays) - job.start, self.layout.buffers_of(arrays)
+        except Exception as error:  # a client may send anything
+            said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            job.failure = f"refused: {said}"[:LONGEST_REASON]
             return
-        if np.isfinite(update).all():
+        if np.isfinite(update).all() and all(np.isfinite(values).all() for values in job.buffers.values()):
             job.update = update
         else:
             job.failure = "refused: an update must be finite"
 
     def _refuse_absurd(self, jobs: list[Job]) -> None:
-        """Refuse updates that are far larger than most, of this round and before."""
+        """Refuse updates that are far larger than most, of this round and before, for their step size and steps.
+
+        The very first that comes alone has nothing to be compared with but the model that it starts from.
+        """
         sizes = {job.client: float(norms(job.update[None])[0]) for job in jobs if job.update is not None}
-        known = sorted([*self.accepted, *sizes.values()])
-        usual = known[(len(known) - 1) // 2] if known else 0.0
+        paths = {job.client: job.step_size * job.steps for job in jobs}
+        known = sorted(filter(None, [*self.accepted, *(size / paths[client] for client, size in sizes.items())]))
         for job in jobs:
-            if (norm := sizes.get(job.client, 0.0)) > LARGEST_UPDATE * usual:
-                job.update, job.failure = None, f"refused: an update of norm {norm:.3g}, where {usual:.3g} is usual"
+            if not (size := sizes.get(job.client, 0.0)):
+                continue
+            usual = known[(len(known) - 1) // 2] * paths[job.client]
+            if len(known) == 1:
+                usual = float(norms(job.start[None])[0]) or size
+            if size > LARGEST_UPDATE * usual:
+                job.update, job.failure = None, f"refused: an update of norm {size:.3g}, where {usual:.3g} is usual"
                 del sizes[job.client]
-        self.accepted = [*self.accepted, *sizes.values()][-NORMS_KEPT:]
+        accepted = [size / paths[client] for client, size in sizes.items()]
+        self.accepted = [*self.accepted, *accepted][-UPDATES_KEPT:]
 
     def _check_somebody_answered(self, jobs: list[Job]) -> None:
         self.rounds_of_nobody = self.rounds_of_nobody + 1 if jobs and all(job.update is None for job in jobs) else 0
@@ -283,7 +303,7 @@ class FlowerClients:
     def _outcome(self, plan: RoundPlan, jobs: list[Job]) -> Outcome:
         seconds = time.monotonic() - self.began
         self._check_somebody_answered(jobs)
-        there = [job.client for job in jobs if job.answered]  # others may still be at it, and keep their share
+        there = [job.client for job in jobs if job.arrived is not None]  # others may still be at it, and keep theirs
         uploads = {} if self.link is None else self.link.measured(there)
         failed = np.array([job.update is None for job in jobs], dtype=bool)
         update = np.zeros((len(jobs), self.layout.size), dtype=np.float32)
@@ -292,22 +312,24 @@ class FlowerClients:
                 row[:] = job.update
 
         def numbers(name: str, otherwise: Vector) -> Vector:
-            return np.array([float(job.numbers.get(name, usual)) for job, usual in zip(jobs, otherwise, strict=True)])
+            told = np.array([float(job.numbers.get(name, -1.0)) for job in jobs])
+            return np.where(told >= 0, told, otherwise)  # negative ones cannot be
 
         work = np.array([job.steps / self.training.local_steps for job in jobs])
         compute_time = numbers("compute-seconds", self.fleet.compute_time[plan.members] * work) / work
         upload_time = self.fleet.upload_time[plan.members].copy()
-        served = self._served(uploads)
+        served = self._served(uploads) if self.link else _without_computing(jobs, compute_time * work)
         for number, job in enumerate(jobs):
             if job.client in served:
                 upload_time[number] = served[job.client] * job.share
+        self.layout.blend(plan.weights[~failed], [job.buffers for job in jobs if job.update is not None])
         # Who does not measure gradients walked at least so far on average.
         least = norms(update) / np.array([job.step_size * job.steps for job in jobs])
         result = LocalResult(
             update=update,
             largest_gradient_norm=numbers("largest-gradient-norm", least),
             mean_gradient_norm=numbers("mean-gradient-norm", least),
-            mean_loss=np.array([_loss_of(job.numbers) for job in jobs]),
+            mean_loss=np.array([loss_of(job.numbers) for job in jobs]),
         )
         return Outcome(
             plan=replace(plan, note=self._note(plan, jobs, uploads)),
@@ -351,15 +373,16 @@ class FlowerClients:
 
 
 def _loss(reply: Reply | None) -> float:
-    return math.nan if reply is None or reply.error is not None else _loss_of(reply.numbers(), EVALUATION_LOSSES)
+    return math.nan if reply is None or reply.error is not None else loss_of(reply.numbers(), EVALUATION_LOSSES)
 
 
-def _loss_of(numbers: Mapping[str, Any], usual: Sequence[str] = TRAINING_LOSSES) -> float:
-    """Return the metric that is a loss, by its name: the first of the usual ones, or one that ends in the word loss."""
-    named = {name.lower().replace("_", "-"): value for name, value in numbers.items()}
-    others = (name for name in named if name.endswith("-loss") and name not in NO_LOSSES)
-    found = next((name for name in (*usual, *others) if name in named), None)
-    return math.nan if found is None else float(named[found])
+def _without_computing(jobs: Sequence[Job], computing: Vector) -> dict[int, float]:
+    """Return what is left of the time from message to reply, where no link measures: the upload, and the engine."""
+    return {
+        job.client: max(job.arrived - job.sent - (0.0 if job.fetched else seconds), SHORTEST_UPLOAD)
+        for job, seconds in zip(jobs, computing.tolist(), strict=True)
+        if job.arrived is not None and job.update is not None
+    }
 
 
 class GridWorkers:

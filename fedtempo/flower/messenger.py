@@ -1,17 +1,20 @@
 """Messages to clients by their number, and replies, over a Flower grid."""
 
+import math
 import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from logging import WARNING
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore import log
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
 from flwr.superlink.grid import http_grid
 
@@ -22,6 +25,7 @@ POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 0.5  # every look costs the SuperLink about ten milliseconds of computing
 AT_ONCE = 4  # nodes that are asked who they are in one go: each message may start a process on a small machine
 DESCRIBE_SECONDS = 120.0  # that they have to answer
+LONGEST_REASON = 300  # characters of what a client says went wrong
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -31,12 +35,17 @@ class Reply:
     client: int
     message_id: str  # of the message that it answers
     content: RecordDict
+    at: float  # when it came, on the monotonic clock
     error: str | None = None
 
-    def numbers(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, float]:
         """Return all metrics that are single numbers; lists are none of ours."""
         metrics = [item for record in self.content.metric_records.values() for item in record.items()]
         return {name: value for name, value in metrics if not isinstance(value, list)}
+
+    def numbers(self) -> dict[str, float]:
+        """Return those that are finite: what cannot be counts as not told."""
+        return {name: value for name, value in self.metrics().items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +60,21 @@ class Described:
 class Messenger:
     """Knows which node each client is."""
 
-    def __init__(self, grid: Grid, nodes: Mapping[int, int]) -> None:
-        """Take the grid, and the number of the client that each node id stands for."""
-        self.grid = grid
+    def __init__(self, grid: Grid, nodes: Mapping[int, int], size: int | None = None) -> None:
+        """Take the grid, the number of the client that each node id stands for, and how many clients there are."""
+        self.grid, self.size = grid, len(nodes) if size is None else size
         self.client_of = dict(nodes)
         self.node_of = {client: node for node, client in nodes.items()}
         self._wanted: set[str] = set()  # messages whose replies are waited for
-        self._arrived: queue.Queue[tuple[str, Message | BaseException]] = queue.Queue()
-        if sorted(self.node_of) != list(range(len(nodes))):
-            raise InputError(f"nodes must stand for the clients 0 to {len(nodes) - 1}, got {sorted(nodes.values())}")
+        self._arrived: queue.Queue[tuple[str, Message | BaseException, float]] = queue.Queue()
+        if len(self.node_of) != len(nodes) or not set(self.node_of) <= set(range(self.size)):
+            raise InputError(
+                f"nodes must stand for different clients of 0 to {self.size - 1}, got {sorted(nodes.values())}"
+            )
 
     def online(self) -> npt.NDArray[np.bool_]:
         """Return which clients have a node that is there."""
-        there = np.zeros(len(self.node_of), dtype=bool)
+        there = np.zeros(self.size, dtype=bool)
         there[[self.client_of[node] for node in self.grid.get_node_ids() if node in self.client_of]] = True
         return there
 
@@ -94,18 +105,22 @@ class Messenger:
         while True:
             left = 0.0 if replies else end - time.monotonic()
             try:
-                answered, found = self._arrived.get(block=left > 0, timeout=max(left, 0.0))
+                answered, found, at = self._arrived.get(block=left > 0, timeout=max(left, 0.0))
             except queue.Empty:
                 return replies
             if isinstance(found, BaseException):
                 raise found
             if answered in sent:
-                error = (found.error.reason or f"error {found.error.code}") if found.has_error() else None
-                replies.append(Reply(sent[answered], answered, RecordDict() if error else found.content, error))
+                error = _reason(found) if found.has_error() else None
+                replies.append(Reply(sent[answered], answered, RecordDict() if error else found.content, at, error))
 
     def forget(self, sent: Iterable[str]) -> None:
         """Ask for these replies no longer."""
         self._wanted.difference_update(sent)
+
+    def forget_all(self) -> None:
+        """Ask for nothing any longer."""
+        self._wanted.clear()
 
     def collect(self, sent: Mapping[str, int], seconds: float) -> dict[int, Reply]:
         """Wait for replies, at most so long; return what came from each client."""
@@ -128,10 +143,11 @@ class Messenger:
         while message_id in self._wanted:
             try:
                 for message in self.grid.pull_messages([message_id]):
-                    self._arrived.put((message_id, message))
+                    self._arrived.put((message_id, message, time.monotonic()))
                     return
             except Exception as error:  # for the thread that waits to raise
-                self._arrived.put((message_id, error))
+                if message_id in self._wanted:
+                    self._arrived.put((message_id, error, time.monotonic()))
                 return
             time.sleep(pause)
             pause = min(1.2 * pause, LONGEST_POLL_SECONDS)
@@ -151,13 +167,15 @@ def notice_ends_of_uploads() -> None:
     )
 
 
-def wait_for_nodes(grid: Grid, count: int, seconds: float) -> list[int]:
-    """Return the ids of the nodes that are there once there are enough."""
+def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int) -> list[int]:
+    """Return the ids of the nodes that are there once there are so many, or at least some when time is over."""
     end = time.monotonic() + seconds
     while len(nodes := sorted(grid.get_node_ids())) < count:
         if time.monotonic() >= end:
+            if len(nodes) >= least:
+                break
             raise InputError(
-                f"at least {count} nodes must be connected, got {len(nodes)} after {seconds:g} s; start more "
+                f"at least {least} nodes must be connected, got {len(nodes)} after {seconds:g} s; start more "
                 f"SuperNodes, or lower min_available_nodes"
             )
         time.sleep(POLL_SECONDS)
@@ -165,7 +183,7 @@ def wait_for_nodes(grid: Grid, count: int, seconds: float) -> list[int]:
 
 
 def describe_nodes(grid: Grid, nodes: Sequence[int]) -> Iterator[Described]:
-    """Ask nodes who they are, a few at a time."""
+    """Ask nodes who they are, a few at a time; who does not answer is left out."""
     for first in range(0, len(nodes), AT_ONCE):
         some = nodes[first : first + AT_ONCE]
         asking = Messenger(grid, {node: number for number, node in enumerate(some)})
@@ -173,14 +191,24 @@ def describe_nodes(grid: Grid, nodes: Sequence[int]) -> Iterator[Described]:
         found = asking.collect(sent, DESCRIBE_SECONDS)
         for number, node in enumerate(some):
             reply = found.get(number)
-            if reply is None or reply.error is not None or MEASURED not in reply.content:
-                said = "no answer" if reply is None else reply.error or "a reply without it"
+            if reply is None:
+                log(WARNING, f"node {node} does not say who it is within {DESCRIBE_SECONDS:g} s: it is left out")
+                continue
+            if reply.error is not None or MEASURED not in reply.content:
                 raise InputError(
-                    f"node {node} must say who it is, got {said[:300]}; give its ClientApp mods=[tempo_client()], "
-                    f"or the strategy nodes="
+                    f"node {node} must say who it is, got {reply.error or 'a reply without it'}; give its ClientApp "
+                    f"mods=[tempo_client()], or the strategy nodes="
                 )
             told = reply.numbers()
-            yield Described(node, told.get("partition-id"), told.get("num-examples"))
+            yield Described(node, _whole(told.get("partition-id")), _whole(told.get("num-examples")))
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _reason(message: Message) -> str:
+    return (message.error.reason or f"error {message.error.code}")[:LONGEST_REASON]
 
 
 def _message(node: int, kind: str, arrays: ArrayRecord | None, config: Mapping[str, Any]) -> Message:

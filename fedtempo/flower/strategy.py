@@ -8,7 +8,6 @@ start again from w₀, which Flower's loop of rounds does not know. ``configure_
 therefore not used, and say so.
 """
 
-import math
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
@@ -33,9 +32,10 @@ from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.clients import FlowerClients, GridWorkers
+from fedtempo.flower.evaluation import ClientsEvaluation, evaluation_of
 from fedtempo.flower.link import Link
-from fedtempo.flower.messages import CLIENT, ROUND
-from fedtempo.flower.messenger import Described, Messenger, describe_nodes, notice_ends_of_uploads, wait_for_nodes
+from fedtempo.flower.messenger import Messenger, notice_ends_of_uploads
+from fedtempo.flower.roster import Roster, find_roster, given_roster
 from fedtempo.learning.trainer import Evaluation, Parameters
 from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy, PolicySetting
@@ -110,21 +110,21 @@ class TempoStrategy(Strategy):
         """Train for so many rounds, or to a target or limit of the strategy; return the model and what was measured."""
         notice_ends_of_uploads()
         began, layout = time.monotonic(), Layout(initial_arrays)
-        described, fleet = self._find_clients(grid)
-        messenger = Messenger(grid, {one.node: number for number, one in enumerate(described)})
+        roster = self._find_clients(grid)
+        fleet = roster.fleet
+        messenger = Messenger(grid, roster.nodes, len(fleet))
+        asked = ClientsEvaluation(messenger, fleet, dict(evaluate_config or {}), self.deadline)
         result, running = Result(), list[Loop]()
 
         def evaluate(model: Parameters) -> Evaluation | None:
             number = running[0].rounds_done if running else 0
             if self.evaluated_by == "clients":
-                return _ask_all(
-                    messenger, fleet, layout.pack(model), dict(evaluate_config or {}), self.deadline, number
-                )
+                return asked(layout.pack(model), number)
             metrics = None if evaluate_fn is None else evaluate_fn(number, layout.pack(model))
             if metrics is None:
                 return None
             result.evaluate_metrics_serverapp[number] = metrics
-            return _evaluation(metrics)
+            return evaluation_of(metrics)
 
         real = FlowerClients(
             messenger=messenger, layout=layout, fleet=fleet, training=self.training, evaluate=evaluate,
@@ -132,9 +132,8 @@ class TempoStrategy(Strategy):
         )  # fmt: skip
         clients: Clients = real
         if self.clock == "simulated":
-            samples = np.array([one.examples or 1 for one in described])
             clients = SimulatedClients(
-                workers=GridWorkers(real), samples=samples, fleet=fleet,
+                workers=GridWorkers(real), samples=np.array(roster.samples), fleet=fleet,
                 channel=StaticChannel(fleet.compute_time, fleet.upload_time), training=self.training,
             )  # fmt: skip
         setting = PolicySetting(
@@ -154,11 +153,14 @@ class TempoStrategy(Strategy):
                 self.progress(loop, record)
 
         running.append(loop)
-        if self.records is None:
-            for record in loop.rounds():
-                show(loop, record)
-        else:
-            run_into(RunFiles(self.records, self._header(described, num_rounds)), loop, show)
+        try:
+            if self.records is None:
+                for record in loop.rounds():
+                    show(loop, record)
+            else:
+                run_into(RunFiles(self.records, self._header(roster.samples, num_rounds)), loop, show)
+        finally:
+            messenger.forget_all()
         result.arrays = layout.pack(loop.model)
         if self.records is not None:
             result.arrays = _kept(Path(self.records) / MODEL_FILE, result.arrays, ended_before=loop.ended is None)
@@ -167,7 +169,10 @@ class TempoStrategy(Strategy):
 
     def summary(self) -> None:
         """Log what was chosen."""
-        log(INFO, f"\t└──> policy {self.policy}, cohorts of {self.training.cohort_size}, link {self.training.link}")
+        log(
+            INFO,
+            f"\t└──> policy {_name(self.policy)}, cohorts of {self.training.cohort_size}, link {self.training.link}",
+        )
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -191,40 +196,23 @@ class TempoStrategy(Strategy):
         """Not used."""
         _not_used("aggregate_evaluate")
 
-    def _find_clients(self, grid: Grid) -> tuple[list[Described], Fleet]:
-        """Return the node of each client, in order, and the fleet."""
+    def _find_clients(self, grid: Grid) -> Roster:
+        """Return the node of each client, and the fleet."""
         if self.nodes is not None:
-            described = [Described(node, client, None) for node, client in self.nodes.items()]
-        else:
-            wanted = self.min_available_nodes if self.fleet is None else len(self.fleet)
-            described = list(describe_nodes(grid, wait_for_nodes(grid, wanted, self.deadline)))
-        if all(one.partition is not None for one in described):
-            described.sort(key=lambda one: one.partition or 0)
-        numbers = [one.partition for one in described]
-        if len(set(numbers) - {None}) not in (0, len(described)):
-            raise InputError(f"each node must have a partition-id of its own, got {numbers}")
-        if self.fleet is not None:
-            if len(self.fleet) != len(described):
-                raise InputError(
-                    f"the fleet must have a client for each of {len(described)} nodes, got {len(self.fleet)}"
-                )
-            return described, self.fleet
-        examples = np.array([one.examples or 0 for one in described], dtype=np.float64)
-        if not examples.all():
-            log(INFO, "not every node tells how many examples it has: all count alike")
-            examples = np.ones(len(described))
-        alike = np.ones(len(described))
-        return described, Fleet(examples / examples.sum(), alike, alike, alike)
+            return given_roster(self.nodes, self.fleet)
+        return find_roster(
+            grid, fleet=self.fleet, least=self.min_available_nodes, seconds=self.deadline,
+            folder=None if self.records is None else Path(self.records),
+        )  # fmt: skip
 
-    def _header(self, described: list[Described], num_rounds: int) -> dict[str, Any]:
+    def _header(self, samples: list[int], num_rounds: int) -> dict[str, Any]:
         """Return what a reader of the records must know: what was given, or what the strategy itself knows."""
         if self.header is not None:
             return dict(self.header)
-        samples = [one.examples or 1 for one in described]
         return {
-            "experiment": "Flower app", "preset": None, "policy": str(self.policy), "seed": self.seed,
+            "experiment": "Flower app", "preset": None, "policy": _name(self.policy), "seed": self.seed,
             "config": {
-                "training": asdict(self.training), "times": {}, "policy": {str(self.policy): self.options},
+                "training": asdict(self.training), "times": {}, "policy": {_name(self.policy): self.options},
                 "stop": {"max_rounds": num_rounds} | {k: v for k, v in self.stop.items() if v is not None},
             },
             "data": "of the nodes", "data_checksum": f"{zlib.crc32(repr(samples).encode()):08x}", "samples": samples,
@@ -243,30 +231,12 @@ def _kept(path: Path, arrays: ArrayRecord, *, ended_before: bool) -> ArrayRecord
     return arrays
 
 
-def _ask_all(
-    messenger: Messenger, fleet: Fleet, arrays: ArrayRecord, config: dict[str, Any], seconds: float, server_round: int
-) -> Evaluation | None:
-    """Return loss and accuracy over the clients that answer, by their data."""
-    clients = np.flatnonzero(messenger.online()).tolist()
-    configs = [config | {ROUND: server_round, CLIENT: client} for client in clients]
-    replies = messenger.collect(messenger.send(clients, MessageType.EVALUATE, arrays, configs), seconds)
-    told = {client: _evaluation(reply.numbers()) for client, reply in replies.items() if reply.error is None}
-    found = {client: one for client, one in told.items() if one is not None}
-    if not found:
-        return None
-    share = fleet.data_share[list(found)] / fleet.data_share[list(found)].sum()
-    losses, accuracies = np.array([(one.loss, one.accuracy) for one in found.values()]).T
-    return Evaluation(float(share @ losses), float(share @ accuracies))
-
-
-def _evaluation(metrics: Mapping[str, Any]) -> Evaluation | None:
-    """Return the metrics that are a loss and an accuracy, by their names; None without a loss."""
-
-    def named(part: str) -> float | None:
-        return next((float(value) for name, value in metrics.items() if part in name.lower()), None)
-
-    loss, accuracy = named("loss"), named("acc")
-    return None if loss is None else Evaluation(loss, math.nan if accuracy is None else accuracy)
+def _name(policy: object) -> str:
+    """Return what records call a policy: the same in every process."""
+    if isinstance(policy, str):
+        return policy
+    named = policy if hasattr(policy, "__qualname__") else type(policy)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _metrics(record: Mapping[str, Any]) -> MetricRecord:

@@ -1,0 +1,81 @@
+"""The global loss, as a server's function or the clients tell it."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from logging import WARNING
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, MessageType
+from flwr.supercore import log
+
+from fedtempo.fleet import Fleet
+from fedtempo.flower.messages import CLIENT, ROUND
+from fedtempo.flower.messenger import Messenger
+from fedtempo.learning.trainer import Evaluation
+
+TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
+EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
+NO_LOSSES = ("packet-loss",)
+ACCURACIES = ("accuracy", "acc", "eval-accuracy", "eval-acc", "test-accuracy", "test-acc", "val-accuracy", "val-acc")
+
+
+def loss_of(numbers: Mapping[str, Any], usual: Sequence[str] = TRAINING_LOSSES) -> float:
+    """Return the metric that is a loss, by its name: the first of the usual ones, or one that ends in the word loss."""
+    named = {name.lower().replace("_", "-"): value for name, value in numbers.items()}
+    others = (name for name in named if name.endswith("-loss") and name not in NO_LOSSES)
+    found = next((name for name in (*usual, *others) if name in named), None)
+    return math.nan if found is None else float(named[found])
+
+
+def evaluation_of(metrics: Mapping[str, Any]) -> Evaluation | None:
+    """Return the metrics that are a loss and an accuracy, by their names; None without a loss."""
+    named = {name.lower().replace("_", "-"): value for name, value in metrics.items()}
+    others = (name for name in named if "acc" in name)
+    accuracy = next((float(named[name]) for name in (*ACCURACIES, *others) if name in named), math.nan)
+    if not any(name in EVALUATION_LOSSES or (name.endswith("loss") and name not in NO_LOSSES) for name in named):
+        return None
+    return Evaluation(loss_of(metrics, EVALUATION_LOSSES), accuracy)
+
+
+class ClientsEvaluation:
+    """Asks all clients who are there; who did not answer is left out for a while, twice as long each time."""
+
+    def __init__(self, messenger: Messenger, fleet: Fleet, config: Mapping[str, Any], seconds: float) -> None:
+        """Take whom to ask, what to send along, and how long to wait."""
+        self.messenger, self.fleet, self.config, self.seconds = messenger, fleet, dict(config), seconds
+        self.silences: Counter[int] = Counter()
+        self.left_out: dict[int, int] = {}  # for how many evaluations
+
+    def __call__(self, arrays: ArrayRecord, server_round: int) -> Evaluation | None:
+        """Return loss and accuracy over the clients that answer with numbers, by their data."""
+        asked = list(self._whom_to_ask())
+        configs = [self.config | {ROUND: server_round, CLIENT: client} for client in asked]
+        replies = self.messenger.collect(
+            self.messenger.send(asked, MessageType.EVALUATE, arrays, configs), self.seconds
+        )
+        for client in asked:
+            if client in replies:
+                del self.silences[client]
+            else:
+                self.silences[client] += 1
+                self.left_out[client] = 2 ** self.silences[client]
+        told = {client: evaluation_of(reply.metrics()) for client, reply in replies.items() if reply.error is None}
+        found = {client: one for client, one in told.items() if one is not None and math.isfinite(one.loss)}
+        if nonsense := sorted(client for client, one in told.items() if one is not None and client not in found):
+            log(WARNING, f"clients {nonsense} told a loss that is no number")
+            if not found:
+                return Evaluation(math.nan, math.nan)
+        if not found:
+            return None
+        share = self.fleet.data_share[list(found)] / self.fleet.data_share[list(found)].sum()
+        losses, accuracies = np.array([(one.loss, one.accuracy) for one in found.values()]).T
+        return Evaluation(float(share @ losses), float(share @ accuracies))
+
+    def _whom_to_ask(self) -> Iterator[int]:
+        for client in np.flatnonzero(self.messenger.online()).tolist():
+            if self.left_out.get(client, 0) > 0:
+                self.left_out[client] -= 1
+            else:
+                yield client
