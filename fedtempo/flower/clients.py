@@ -394,8 +394,11 @@ class GridWorkers:
 
     def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
         """Let nodes run the local steps."""
+        if start.round_index == 0:
+            self.clients.start_again()
         self.clients.look(start)
-        plan = RoundPlan(members=clients, weights=np.zeros(len(clients)), local_steps=steps, step_size=sizes)
+        alike = np.full(len(clients), 1 / max(len(clients), 1))  # for buffers; the loop weighs updates itself
+        plan = RoundPlan(members=clients, weights=alike, local_steps=steps, step_size=sizes)
         outcome = self.clients.train(plan, start)
         if outcome.failed.any():
             raise RuntimeError(

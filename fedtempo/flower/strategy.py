@@ -132,6 +132,10 @@ class TempoStrategy(Strategy):
         )  # fmt: skip
         clients: Clients = real
         if self.clock == "simulated":
+            if len(roster.clients) < len(fleet):
+                raise InputError(
+                    f'clock="simulated" needs a node for each of {len(fleet)} clients, got {len(roster.clients)}'
+                )
             clients = SimulatedClients(
                 workers=GridWorkers(real), samples=np.array(roster.samples), fleet=fleet,
                 channel=StaticChannel(fleet.compute_time, fleet.upload_time), training=self.training,
