@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -122,6 +123,21 @@ def test_orphans_end_with_the_process_that_left_them(tmp_path):
         wait_until_none(mark)
     finally:
         process.stop()
+
+
+def test_who_starts_a_process_again_waits_for_the_one_who_kills_it(tmp_path):
+    script = "import time; print('ready', flush=True); time.sleep(99)"
+    with Script(tmp_path, script) as process:
+        for _ in range(5):
+            process._wait_for_line("ready", 30)
+            killing = threading.Thread(target=process.kill)
+            killing.start()
+            while process.running:
+                time.sleep(0.001)
+            process.start()
+            killing.join()
+            time.sleep(0.1)
+            assert process.running
 
 
 @ON_LINUX

@@ -13,6 +13,7 @@ import re
 import secrets
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -90,6 +91,7 @@ class FlowerProcess(Startable):
         self._mark = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._changing = threading.RLock()  # who starts a process again waits until one who kills it is done
 
     @property
     def running(self) -> bool:
@@ -112,6 +114,10 @@ class FlowerProcess(Startable):
 
     def start(self) -> None:
         """Start the process; `wait_until_ready` tells when it can be used."""
+        with self._changing:
+            self._start()
+
+    def _start(self) -> None:
         if self.running:
             raise ProcessError(f"{self.name} runs already")
         _end_tree(self)  # what a process that died by itself may have left behind
@@ -140,9 +146,10 @@ class FlowerProcess(Startable):
 
     def kill(self) -> None:
         """End the process and all that it started at once and without a word, as a power cut would."""
-        if self.running and self._process is not None:
-            self._process.kill()
-        _end_tree(self)
+        with self._changing:
+            if self.running and self._process is not None:
+                self._process.kill()
+            _end_tree(self)
 
     def _command(self) -> list[str]:
         raise NotImplementedError
