@@ -7,19 +7,22 @@ import time
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from test_flower_strategy import config, grid_of, nodes_of, train
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import read_experiment
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.client import Meter, _measuring, note_gradient, tempo_client
 from fedtempo.flower.client_app import app as client_app
 from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, MEASURED
 from fedtempo.flower.roster import ROSTER_FILE
 from fedtempo.flower.setups import MODEL, pack
-from fedtempo.flower.strategy import _name
+from fedtempo.flower.strategy import TempoStrategy, _name
+from fedtempo.randomness import stream
 
 __all__ = ["config"]
 
@@ -240,3 +243,54 @@ def test_nothing_is_asked_for_once_a_run_has_ended(config):
     while waiting := [one for one in threading.enumerate() if "_wait_for" in one.name]:
         assert time.monotonic() < end, waiting
         time.sleep(0.1)
+
+
+def test_the_mod_does_nothing_under_other_strategies(config):
+    grid = grid_of(config, "uniform")
+    node = next(iter(grid.contexts))
+    app = ClientApp(mods=[tempo_client()])
+    app.train()(lambda message, context: Message(RecordDict({"metrics": MetricRecord({"a": 1.0})}), reply_to=message))
+    asked = Message(RecordDict({CONFIG: ConfigRecord({"lr": 0.1})}), dst_node_id=node, message_type="train")
+    grid.app = app
+    (reply,) = grid.send_and_receive([asked])
+    assert list(reply.content.metric_records) == ["metrics"]
+
+
+def test_step_size_and_steps_of_an_app_count_where_the_strategy_has_none(config, caplog):
+    grid, model = grid_of(config, "uniform"), trainer_of(config).initial_model(stream(0, "initial model"))
+    app_config = ConfigRecord({"lr": 0.5, "local-steps": 7})
+    for given, sent in (({}, (0.5, 7)), ({"step_size": 0.2}, (0.2, 7))):
+        strategy = TempoStrategy("uniform", cohort_size=2, nodes=nodes_of(grid), **given)
+        strategy.start(grid, pack(model), 1, train_config=app_config)
+        last = grid.sent[-1].content.config_records[CONFIG]
+        assert (last["lr"], last["local-steps"]) == sent
+    assert "train_config has lr 0.5, but step_size 0.2 counts" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "message"),
+    [
+        ("tempo", {"cohort_size": 2, "fraction_train": 0.5}, "settings of TempoStrategy must be known"),
+        ("tempo", {}, "cohort_size must be given"),
+        ("temp", {"cohort_size": 2}, "did you mean 'tempo'"),
+        ("tempo", {"cohort_size": 2, "fleet": "fleet.csv"}, "read_fleet"),
+    ],
+)
+def test_wrong_settings_are_refused_before_anything_starts(policy, settings, message):
+    with pytest.raises(InputError, match=message):
+        TempoStrategy(policy, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"policy": "proposed", "options": {"losses": [0.5]}}, {"policy": "uniform", "target_loss": 0.5}]
+)
+def test_nobody_waits_for_a_loss_that_nobody_tells(config, settings):
+    grid, model = grid_of(config, "uniform"), trainer_of(config).initial_model(stream(0, "initial model"))
+    strategy = TempoStrategy(cohort_size=2, nodes=nodes_of(grid), **settings)
+    with pytest.raises(InputError, match="give start evaluate_fn"):
+        strategy.start(grid, pack(model), 3)
+
+
+def trainer_of(config):
+    experiment, _ = read_experiment(config)
+    return runner.load_trainer(experiment.model, experiment.data)

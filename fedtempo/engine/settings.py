@@ -1,7 +1,9 @@
 """How a simulated run trains and when it ends."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Literal, get_args
 
 from fedtempo.checks import InputError, check_choice, check_count, check_fraction, check_nonnegative, check_positive
@@ -55,6 +57,20 @@ class TrainingSettings:
 
     def _moment(self, time: float) -> float:
         return math.log(time) / math.log1p(self.evaluate_growth)
+
+
+def check_training_names(where: str, given: Iterable[str]) -> None:
+    """Refuse names that are no settings of training, in words that help more than Python's own."""
+    names, known = list(given), [field.name for field in fields(TrainingSettings)]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise InputError(
+                f"settings of {where} must be known, got {name!r}; "
+                + (f"did you mean {near[0]!r}?" if near else f"of training there are {', '.join(known)}")
+            )
+    if "cohort_size" not in names:
+        raise InputError("cohort_size must be given, got nothing; it is the number of clients drawn in each round")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, FETCH, KEEP, KEPT, MEASURED
+from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, FETCH, KEEP, KEPT, MEASURED, ROUND_INDEX
 
 ClientFunction = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, ClientFunction], Message]
@@ -60,7 +60,7 @@ def tempo_client(num_examples: Callable[[Context], int] | None = None) -> Mod:
             return _describe(message, context, num_examples)
         if ask == FETCH:
             return Message(RecordDict({ARRAYS: context.state.array_records[KEPT]}), reply_to=message)
-        if message.metadata.message_type != "train":
+        if message.metadata.message_type != "train" or ROUND_INDEX not in config:  # or of another strategy
             return call_next(message, context)
         sent = message.content.array_records.get(ARRAYS)
         with _measuring() as meter:
@@ -87,7 +87,10 @@ def _describe(message: Message, context: Context, num_examples: Callable[[Contex
         name: value for name in ("partition-id", "num-examples") if (value := context.node_config.get(name)) is not None
     }
     if num_examples is not None:
-        told["num-examples"] = num_examples(context)
+        try:
+            told["num-examples"] = num_examples(context)
+        except Exception as error:
+            raise RuntimeError(f"num_examples of tempo_client failed: {error!r}") from error
     return Message(RecordDict({MEASURED: MetricRecord({k: int(v) for k, v in told.items()})}), reply_to=message)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from logging import WARNING
+from logging import INFO, WARNING
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from flwr.superlink.grid import http_grid
 
 from fedtempo.checks import InputError
 from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, MEASURED
+from fedtempo.flower.watched import COLOURS
 
 POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 0.5  # every look costs the SuperLink about ten milliseconds of computing
@@ -169,8 +170,11 @@ def notice_ends_of_uploads() -> None:
 
 def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int) -> list[int]:
     """Return the ids of the nodes that are there once there are so many, or at least some when time is over."""
-    end = time.monotonic() + seconds
+    end, seen = time.monotonic() + seconds, -1
     while len(nodes := sorted(grid.get_node_ids())) < count:
+        if len(nodes) != seen:
+            seen = len(nodes)
+            log(INFO, f"waiting for nodes: {seen} of {count}")
         if time.monotonic() >= end:
             if len(nodes) >= least:
                 break
@@ -196,8 +200,8 @@ def describe_nodes(grid: Grid, nodes: Sequence[int]) -> Iterator[Described]:
                 continue
             if reply.error is not None or MEASURED not in reply.content:
                 raise InputError(
-                    f"node {node} must say who it is, got {reply.error or 'a reply without it'}; give its ClientApp "
-                    f"mods=[tempo_client()], or the strategy nodes="
+                    f"node {node} must say who it is, got {reply.error or 'a reply without it'}; if its ClientApp "
+                    f"lacks mods=[tempo_client()], add them, or give the strategy nodes="
                 )
             told = reply.numbers()
             yield Described(node, _whole(told.get("partition-id")), _whole(told.get("num-examples")))
@@ -208,7 +212,8 @@ def _whole(number: float | None) -> int | None:
 
 
 def _reason(message: Message) -> str:
-    return (message.error.reason or f"error {message.error.code}")[:LONGEST_REASON]
+    said = COLOURS.sub("", message.error.reason or f"error {message.error.code}").strip()
+    return said if len(said) <= LONGEST_REASON else "… " + said[-LONGEST_REASON:]  # what counts stands at the end
 
 
 def _message(node: int, kind: str, arrays: ArrayRecord | None, config: Mapping[str, Any]) -> Message:

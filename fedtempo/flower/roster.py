@@ -102,7 +102,7 @@ def _fleet_of(clients: Mapping[int, Described]) -> Fleet:
     """Return clients of which no more is known than their data."""
     examples = np.array([clients[client].examples or 0 for client in sorted(clients)], dtype=np.float64)
     if not examples.all():
-        log(INFO, "not every node tells how many examples it has: all count alike")
+        log(WARNING, "not every node tells how many examples it has: all count alike; give tempo_client num_examples=")
         examples = np.ones(len(clients))
     alike = np.ones(len(clients))
     return Fleet(examples / examples.sum(), alike, alike, alike)

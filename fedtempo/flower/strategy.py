@@ -11,8 +11,8 @@ therefore not used, and say so.
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
-from logging import INFO
+from dataclasses import asdict, replace
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -27,25 +27,29 @@ from fedtempo.engine.clients import Clients
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RunFiles
 from fedtempo.engine.run import run_into
-from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.clients import FlowerClients, GridWorkers
 from fedtempo.flower.evaluation import ClientsEvaluation, evaluation_of
 from fedtempo.flower.link import Link
+from fedtempo.flower.messages import STEP_SIZE, STEPS
 from fedtempo.flower.messenger import Messenger, notice_ends_of_uploads
 from fedtempo.flower.roster import Roster, find_roster, given_roster
 from fedtempo.learning.trainer import Evaluation, Parameters
 from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy, PolicySetting
-from fedtempo.policies.registry import make
+from fedtempo.policies.registry import check_name, make
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.clients import SimulatedClients
 
 Clock = Literal["wall", "simulated"]
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 DEFAULT_DEADLINE = 600.0
+LONGEST_SHOWN = 120  # characters of what went wrong, in a line of the log
+TELL_THE_LOSS = 'give start evaluate_fn, or the strategy evaluate="clients"'
+PILOTED = ("proposed", "statistical")  # policies that cannot do without losses
 MODEL_FILE = "model.npz"  # beside the records: the arrays at the end
 
 
@@ -86,6 +90,11 @@ class TempoStrategy(Strategy):
         **training: Any,  # noqa: ANN401
     ) -> None:
         """Check the settings; nodes are looked for at the start."""
+        check_training_names("TempoStrategy", training)
+        if isinstance(policy, str):
+            check_name(policy)
+        if fleet is not None and not isinstance(fleet, Fleet):
+            raise InputError(f"fleet must be a Fleet, got {type(fleet).__name__}; read_fleet reads one from a file")
         self.policy, self.options, self.fleet, self.nodes = policy, dict(options or {}), fleet, nodes
         self.min_available_nodes = check_count("min_available_nodes", min_available_nodes)
         self.clock = check_choice("clock", clock, ("wall", "simulated"))
@@ -93,6 +102,7 @@ class TempoStrategy(Strategy):
         self.uplink, self.deadline = uplink, check_positive("deadline", deadline)
         self.stop = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": max_time}
         self.seed, self.records, self.header, self.progress = seed, records, header, progress
+        self._named = set(training)
         self.training = TrainingSettings(
             **({"schedule": "constant", "link": "shared", "duplicates": "physical"} | training)
         )
@@ -109,6 +119,10 @@ class TempoStrategy(Strategy):
     ) -> Result:
         """Train for so many rounds, or to a target or limit of the strategy; return the model and what was measured."""
         notice_ends_of_uploads()
+        self.summary()
+        config = self._take_settings_of(dict(train_config or {}))
+        told = self.evaluated_by == "clients" or evaluate_fn is not None
+        self._check_that_loss_is_told(told)
         began, layout = time.monotonic(), Layout(initial_arrays)
         roster = self._find_clients(grid)
         fleet = roster.fleet
@@ -119,7 +133,12 @@ class TempoStrategy(Strategy):
         def evaluate(model: Parameters) -> Evaluation | None:
             number = running[0].rounds_done if running else 0
             if self.evaluated_by == "clients":
-                return asked(layout.pack(model), number)
+                found = asked(layout.pack(model), number)
+                if found is not None:
+                    result.evaluate_metrics_clientapp[number] = MetricRecord(
+                        {"loss": found.loss, "accuracy": found.accuracy}
+                    )
+                return found
             metrics = None if evaluate_fn is None else evaluate_fn(number, layout.pack(model))
             if metrics is None:
                 return None
@@ -128,7 +147,7 @@ class TempoStrategy(Strategy):
 
         real = FlowerClients(
             messenger=messenger, layout=layout, fleet=fleet, training=self.training, evaluate=evaluate,
-            config=dict(train_config or {}), deadline=min(self.deadline, timeout), link=self.uplink,
+            config=config, deadline=min(self.deadline, timeout), link=self.uplink,
         )  # fmt: skip
         clients: Clients = real
         if self.clock == "simulated":
@@ -200,6 +219,26 @@ class TempoStrategy(Strategy):
         """Not used."""
         _not_used("aggregate_evaluate")
 
+    def _take_settings_of(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Take the step size and steps that an app sends its clients, where the strategy was given none."""
+        for key, name in ((STEP_SIZE, "step_size"), (STEPS, "local_steps")):
+            if key in config and name not in self._named:
+                self.training = replace(self.training, **{name: config[key]})
+            elif key in config and config[key] != getattr(self.training, name):
+                log(WARNING, f"train_config has {key} {config[key]}, but {name} {getattr(self.training, name)} counts")
+        return config
+
+    def _check_that_loss_is_told(self, told: bool) -> None:
+        """Refuse what would wait for a loss that nobody tells."""
+        if told:
+            return
+        for name in ("target_loss", "target_accuracy"):
+            if self.stop[name] is not None:
+                raise InputError(f"{name} must be evaluated: {TELL_THE_LOSS}")
+        if self.policy in PILOTED:
+            raise InputError(f"pilots of {self.policy} end at losses: {TELL_THE_LOSS}")
+        log(INFO, f"no loss is evaluated: {TELL_THE_LOSS}")
+
     def _find_clients(self, grid: Grid) -> Roster:
         """Return the node of each client, and the fleet."""
         if self.nodes is not None:
@@ -251,7 +290,9 @@ def _metrics(record: Mapping[str, Any]) -> MetricRecord:
 
 def _line(number: int, of: int, record: Mapping[str, Any]) -> str:
     loss = "" if record["loss"] is None else f", loss {record['loss']:.4g}"
-    failed = f", failed {record['failed']}" if record["failed"] else ""
+    reasons = (record.get("note") or {}).get("failures", {})
+    shown = {client: reasons.get(str(client), "")[-LONGEST_SHOWN:] for client in record["failed"]}
+    failed = "".join(f", {client} failed: {reason}" for client, reason in shown.items())
     return f"round {number} of {of}: clients {record['members']}, {record['round_time']:.2f} s{loss}{failed}"
 
 

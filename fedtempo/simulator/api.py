@@ -1,8 +1,7 @@
 """Simulated runs from Python: a user's own data, model and policy in a few lines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import LocalWork, Parameters, Trainer
@@ -118,16 +117,7 @@ def _check_arguments(data: object, seed: object, training: Mapping[str, Any]) ->
         raise InputError(f"data must be a FederatedData, got {type(data).__name__}; docs/data.md shows how to make one")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
-    known = [field.name for field in fields(TrainingSettings)]
-    for name in training:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise InputError(
-                f"settings of simulate must be known, got {name!r}; "
-                + (f"did you mean {near[0]!r}?" if near else f"of training there are {', '.join(known)}")
-            )
-    if "cohort_size" not in training:
-        raise InputError("cohort_size must be given, got nothing; it is the number of clients drawn in each round")
+    check_training_names("simulate", training)
 
 
 def assemble(

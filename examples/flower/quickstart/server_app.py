@@ -13,7 +13,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train for some rounds."""
     settings = context.run_config
-    strategy = TempoStrategy("tempo", cohort_size=4, step_size=settings["learning-rate"], evaluate="clients")
+    strategy = TempoStrategy("tempo", cohort_size=4, local_steps=settings["local-steps"], evaluate="clients")
     result = strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(make_model().state_dict()),
