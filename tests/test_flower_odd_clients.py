@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from test_flower_strategy import config, grid_of, nodes_of, train
+from test_flower_strategy import StoppedError, config, grid_of, nodes_of, stop_after_three, train
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS
@@ -18,6 +18,7 @@ from fedtempo.experiments.config import read_experiment
 from fedtempo.flower.arrays import Layout
 from fedtempo.flower.client import Meter, _measuring, note_gradient, tempo_client
 from fedtempo.flower.client_app import app as client_app
+from fedtempo.flower.evaluation import evaluation_of
 from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, MEASURED
 from fedtempo.flower.roster import ROSTER_FILE
 from fedtempo.flower.setups import MODEL, pack
@@ -126,17 +127,10 @@ def test_without_a_link_uploads_are_what_computing_leaves(config):
 def test_a_run_starts_and_goes_on_while_a_device_is_away(config, tmp_path, monkeypatch):
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
 
-    class StoppedError(Exception):
-        pass
-
-    def stop(loop, record):
-        if loop.rounds_done == 3:
-            raise StoppedError
-
     grid = grid_of(config, "uniform")
     grid.online.discard(1000)
     with pytest.raises(StoppedError):
-        train(config, "uniform", grid, rounds=6, records=tmp_path, deadline=1.0, progress=stop)
+        train(config, "uniform", grid, rounds=6, records=tmp_path, deadline=1.0, progress=stop_after_three)
     assert [row["client"] for row in json.loads((tmp_path / ROSTER_FILE).read_text())] == [*range(1, 10)]
     asked = len(grid.sent)
     grid.online ^= {1000, 1007}  # the first is there now, the second away
@@ -294,3 +288,12 @@ def test_nobody_waits_for_a_loss_that_nobody_tells(config, settings):
 def trainer_of(config):
     experiment, _ = read_experiment(config)
     return runner.load_trainer(experiment.model, experiment.data)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "loss"),
+    [({"packet_loss": 9, "val_acc": 0.5}, None), ({"crossentropyloss": 2}, 2), ({"eval_loss": 3, "a_loss": 1}, 3)],
+)
+def test_an_evaluation_has_a_loss_or_is_none(metrics, loss):
+    found = evaluation_of(metrics)
+    assert (None if found is None else found.loss) == loss

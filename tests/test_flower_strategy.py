@@ -218,20 +218,22 @@ def test_who_is_away_is_not_asked_and_comes_back(config):
     assert {0, 1} <= {client for record in back[:-1] for client in record["members"]}
 
 
+class StoppedError(Exception):
+    """The server dies."""
+
+
+def stop_after_three(loop, record):
+    if loop.rounds_done == 3:
+        raise StoppedError
+
+
 @pytest.mark.parametrize("policy", ["weighted", "tempo", "proposed"])
 def test_a_run_that_was_stopped_goes_on_from_its_records(config, tmp_path, monkeypatch, policy):
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
 
-    class StoppedError(Exception):
-        pass
-
-    def stop(loop, record):
-        if loop.rounds_done == 3:
-            raise StoppedError
-
     settings = {"records": tmp_path / "run", "clock": "simulated"}
     with pytest.raises(StoppedError):
-        train(config, policy, rounds=6, **settings, progress=stop)
+        train(config, policy, rounds=6, **settings, progress=stop_after_three)
     _, model = train(config, policy, rounds=6, **settings)
     _, whole = train(config, policy, rounds=6, records=tmp_path / "whole", clock="simulated")
     assert (tmp_path / "run" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
@@ -242,9 +244,6 @@ def test_clients_in_flight_when_the_server_died_are_reported_as_lost(config, tmp
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
     grid = grid_of(config, "tempo")
     grid.silent, seen = {1000}, []
-
-    class StoppedError(Exception):
-        pass
 
     def stop(loop, record):
         seen.append(0 in loop.clients.in_flight)

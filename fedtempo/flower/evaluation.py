@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from logging import WARNING
 from typing import Any
 
@@ -21,22 +21,29 @@ NO_LOSSES = ("packet-loss",)
 ACCURACIES = ("accuracy", "acc", "eval-accuracy", "eval-acc", "test-accuracy", "test-acc", "val-accuracy", "val-acc")
 
 
-def loss_of(numbers: Mapping[str, Any], usual: Sequence[str] = TRAINING_LOSSES) -> float:
+def loss_of(metrics: Mapping[str, Any], usual: Sequence[str] = TRAINING_LOSSES) -> float:
     """Return the metric that is a loss, by its name: the first of the usual ones, or one that ends in the word loss."""
-    named = {name.lower().replace("_", "-"): value for name, value in numbers.items()}
-    others = (name for name in named if name.endswith("-loss") and name not in NO_LOSSES)
-    found = next((name for name in (*usual, *others) if name in named), None)
-    return math.nan if found is None else float(named[found])
+    named = _named(metrics)
+    name = _loss_among(named, usual)
+    return math.nan if name is None else float(named[name])
 
 
 def evaluation_of(metrics: Mapping[str, Any]) -> Evaluation | None:
     """Return the metrics that are a loss and an accuracy, by their names; None without a loss."""
-    named = {name.lower().replace("_", "-"): value for name, value in metrics.items()}
+    named = _named(metrics)
+    loss = _loss_among(named, EVALUATION_LOSSES)
     others = (name for name in named if "acc" in name)
     accuracy = next((float(named[name]) for name in (*ACCURACIES, *others) if name in named), math.nan)
-    if not any(name in EVALUATION_LOSSES or (name.endswith("loss") and name not in NO_LOSSES) for name in named):
-        return None
-    return Evaluation(loss_of(metrics, EVALUATION_LOSSES), accuracy)
+    return None if loss is None else Evaluation(float(named[loss]), accuracy)
+
+
+def _named(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.lower().replace("_", "-"): value for name, value in metrics.items()}
+
+
+def _loss_among(named: Iterable[str], usual: Sequence[str]) -> str | None:
+    others = [name for name in named if name.endswith("loss") and name not in NO_LOSSES]
+    return next((name for name in usual if name in others), others[0] if others else None)
 
 
 class ClientsEvaluation:
