@@ -392,12 +392,12 @@ def test_a_server_that_hangs_up_or_is_not_there_resets_the_client(sink):
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
         eventually(lambda: link.open_connections == 0)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()
-    with ShapedLink(nobody, [1 * MBIT]) as link:
-        with pytest.raises(ConnectionResetError), connect(link.ports[0]) as connection:
-            connection.recv(1)
-        eventually(lambda: link.open_connections == 0)
+    with socket.socket() as deaf:  # bound, so that nobody else gets its port, the link least of all; it never listens
+        deaf.bind(("127.0.0.1", 0))
+        with ShapedLink(deaf.getsockname(), [1 * MBIT]) as link:
+            with pytest.raises(ConnectionResetError), connect(link.ports[0]) as connection:
+                connection.recv(1)
+            eventually(lambda: link.open_connections == 0)
 
 
 def test_stop_leaves_nothing_behind_even_with_open_connections(sink):
