@@ -268,6 +268,7 @@ def test_step_size_and_steps_of_an_app_count_where_the_strategy_has_none(config,
         ("tempo", {}, "cohort_size must be given"),
         ("temp", {"cohort_size": 2}, "did you mean 'tempo'"),
         ("tempo", {"cohort_size": 2, "fleet": "fleet.csv"}, "read_fleet"),
+        ("tempo", {"cohort_size": 2, "seed": -1}, "seed must be a whole number of at least 0, got -1"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_starts(policy, settings, message):

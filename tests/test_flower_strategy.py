@@ -14,13 +14,11 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
 from flwr.superlink.grid import http_grid
 from test_run import SMALL
 
-from fedtempo import InputError, allocate_bandwidth
-from fedtempo.cli import main
+from fedtempo import allocate_bandwidth
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.client_app import app as client_app
 from fedtempo.flower.emulated import meet
 from fedtempo.flower.evaluation import EVALUATION_LOSSES, loss_of
@@ -28,10 +26,9 @@ from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS, COHORT, COHORT_SIZE, CONFIG, ROUND
 from fedtempo.flower.messenger import notice_ends_of_uploads
 from fedtempo.flower.setups import MODEL, pack
-from fedtempo.flower.strategy import MODEL_FILE, TempoStrategy
+from fedtempo.flower.strategy import TempoStrategy
 from fedtempo.policies.registry import BUILT_IN
 from fedtempo.randomness import stream
-from fedtempo.theory.optimum import optimal_sampling
 
 SAME = ("members", "counts", "weights")
 
@@ -50,8 +47,10 @@ def grid_of(config, policy, seed=0, app=client_app, clients=None):
     return InProcessGrid(app, [{"partition-id": number} for number in range(clients)], run_config)
 
 
-def train(config, policy, grid=None, *, rounds=3, seed=0, tells=("loss", "accuracy"), nonsense=False, **settings):
-    """Return the records and the model of a run on Flower nodes."""
+def train(
+    config, policy, grid=None, *, rounds=3, seed=0, tells=("loss", "accuracy"), nonsense=False, whole=False, **settings
+):
+    """Return the records and the model of a run on Flower nodes, or the whole of Flower's result."""
     experiment, _ = read_experiment(config)
     training, options = for_policy(experiment, policy)
     data, trainer = runner.load_data(experiment.data), runner.load_trainer(experiment.model, experiment.data)
@@ -59,6 +58,7 @@ def train(config, policy, grid=None, *, rounds=3, seed=0, tells=("loss", "accura
     records = []
     settings = {"options": options, "fleet": fleet, "seed": seed, "deadline": 5.0} | asdict(training) | settings
     stop = settings.pop("progress", lambda loop, record: None)
+    evaluate_fn = settings.pop("evaluate_fn", None)
 
     def progress(loop, record):
         records.append(record)
@@ -75,9 +75,9 @@ def train(config, policy, grid=None, *, rounds=3, seed=0, tells=("loss", "accura
         grid=grid or grid_of(config, policy, seed),
         initial_arrays=pack(trainer.initial_model(stream(seed, "initial model"))),
         num_rounds=rounds,
-        evaluate_fn=evaluate,
+        evaluate_fn=evaluate_fn or evaluate,
     )
-    return records, result.arrays[MODEL].numpy()
+    return records, result if whole else result.arrays[MODEL].numpy()
 
 
 def simulated(config, policy, *, rounds=3, seed=0):
@@ -362,67 +362,6 @@ def test_clients_that_start_one_by_one_share_the_link(config):
     uplink = NotedLink()
     train(config, "tempo", uplink=uplink, link="paper", rounds=5)
     assert {mode for _, mode, _ in uplink.allotted} == {"shared"}
-
-
-@pytest.mark.parametrize("policy", ["tempo", "weighted"])
-def test_records_are_read_as_those_of_the_simulator(config, tmp_path, policy, capsys):
-    experiment, table = read_experiment(config)
-    header = runner.make_header(experiment, table, policy, 0)  # as the ready app gives it
-    train(config, policy, rounds=5, records=tmp_path / "runs" / policy, header=header)
-    fleet = str(tmp_path / "clients.csv")
-    for command in (
-        ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html")],
-        ["export", str(tmp_path / "runs"), "-o", str(tmp_path / "rounds.parquet")],
-        ["estimate", str(tmp_path / "runs" / policy), "-o", fleet],
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(command)
-        assert ended.value.code == 0, capsys.readouterr().err
-    assert policy in (tmp_path / "report.html").read_text()
-    with np.load(tmp_path / "runs" / policy / MODEL_FILE) as saved:
-        assert np.isfinite(saved[MODEL]).all()
-
-
-def test_records_without_a_header_of_their_own_make_a_report(config, tmp_path):
-    train(config, "weighted", rounds=5, records=tmp_path / "run")
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(tmp_path / "run"), "-o", str(tmp_path / "report.html")])
-    assert ended.value.code == 0
-
-
-def test_what_the_records_of_an_app_tell_is_what_the_papers_scheme_needs(config, tmp_path):
-    """Gradient bounds from one run, by way of a file, decide who is drawn in the next."""
-    train(config, "full", rounds=3, records=tmp_path / "run")
-    with pytest.raises(SystemExit) as ended:
-        main(["estimate", str(tmp_path / "run"), "-o", str(tmp_path / "clients.csv")])
-    assert ended.value.code == 0
-    found = read_fleet(tmp_path / "clients.csv")
-    options = {"beta_over_alpha": 0.5, "gradient_bound": found.gradient_bound.tolist(), "floor": 0.0}
-    records, _ = train(config, "proposed-oracle", rounds=4, options=options, clock="simulated")
-    experiment, _ = read_experiment(config)
-    fleet, _ = runner.make_fleet(experiment, runner.load_data(experiment.data), 1.0)
-    size = experiment.training.cohort_size
-    q = optimal_sampling(
-        replace(fleet, gradient_bound=found.gradient_bound), cohort_size=size, beta_over_alpha=0.5
-    )  # fmt: skip
-    for record in records[:-1]:
-        expected = fleet.data_share[record["members"]] * record["counts"] / (size * q[record["members"]])
-        np.testing.assert_allclose(record["weights"], expected, rtol=1e-6)
-    with pytest.raises(InputError, match="gradient_bound"):
-        train(config, "proposed-oracle", options={"beta_over_alpha": 0.5})
-
-
-def test_a_run_that_had_ended_gives_its_model_again(config, tmp_path):
-    grid = grid_of(config, "weighted")
-    settings = {"rounds": 4, "records": tmp_path / "run", "nodes": nodes_of(grid)}
-    first, model = train(config, "weighted", grid, **settings)
-    sent = len(grid.sent)
-    again, same = train(config, "weighted", grid, **settings)
-    np.testing.assert_array_equal(same, model)
-    assert (len(first), again, len(grid.sent)) == (5, [], sent)
-    (tmp_path / "run" / MODEL_FILE).unlink()
-    with pytest.raises(ValueError, match="must hold the model of the run that has ended"):
-        train(config, "weighted", grid, **settings)
 
 
 @pytest.mark.parametrize(("tells", "known"), [(("loss",), (True, False)), (("accuracy",), (False, False))])

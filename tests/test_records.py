@@ -121,7 +121,7 @@ def test_another_run_is_refused_with_what_differs_and_what_to_do(config, compile
     config.write_text(SMALL.replace("cohort_size = 3", "cohort_size = 4"))
     assert command(*arguments) == 2
     (error,) = capsys.readouterr().err.splitlines()
-    assert "(config.training.cohort_size: 3 there, 4 here); choose another folder with -o, or delete this one" in error
+    assert "(config.training.cohort_size: 3 there, 4 here); choose another folder, or delete this one" in error
     config.write_text(SMALL.replace("samples = 800", "samples = 900").replace("local_steps = 5", "batch_size = 6"))
     assert command(*arguments, "--seed", 7) == 2
     (error,) = capsys.readouterr().err.splitlines()

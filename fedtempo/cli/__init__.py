@@ -100,7 +100,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, InputError):
         return fail(str(error), BAD_INPUT)
     if isinstance(error, Interrupted):
-        return fail(f"interrupted; {error}; the same command goes on with the others", INTERRUPTED)
+        return fail(f"interrupted; {error}", INTERRUPTED)
     if isinstance(error, (typer.Abort, KeyboardInterrupt)):
         return fail("interrupted; a run goes on when the same command is given again", INTERRUPTED)
     if hasattr(error, "format_message"):  # an error of the command line itself, whichever click typer brings

@@ -2,7 +2,8 @@
 
 import json
 import threading
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive
 from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs, stop_options
-from fedtempo.cli.terminal import FAILED, console, fail
+from fedtempo.cli.terminal import FAILED, Interrupted, console, fail
 from fedtempo.files import whole_file
 from fedtempo.fleet_csv import read_fleet
 
@@ -61,7 +62,6 @@ def run_on_testbed(
     from fedtempo.flower.sweeper import swept_folder
     from fedtempo.flower.testbed import Testbed, TestbedSettings
     from fedtempo.flower.testbed_report import report_on, summary_of
-    from fedtempo.flower.watched import ProcessError
     from fedtempo.policies.registry import check_name
 
     check_name(policy)
@@ -83,26 +83,47 @@ def run_on_testbed(
         bed.check_policy(policy)
         training, _ = for_policy(bed.experiment, policy)
         shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
-        try:
-            with console().status(f"starting a SuperLink and {nodes} SuperNodes"):
-                at_the_end.enter_context(bed)
-            with live_table(shown, console()) as show:
-                found = bed.run(
-                    policy,
-                    rounds=rounds,
-                    seed=seed,
-                    records=records or folder / "records",
-                    timeout=rounds * (deadline + ENGINE_SECONDS),
-                    show=show,
-                )
-        except ProcessError as error:
-            raise typer.Exit(fail(str(error), FAILED)) from None
+        at_the_end.enter_context(_explained(records))
+        with _said(f"starting a SuperLink and {nodes} SuperNodes"):
+            at_the_end.enter_context(bed)
+        with live_table(shown, console()) as show:
+            found = bed.run(
+                policy,
+                rounds=rounds,
+                seed=seed,
+                records=records or folder / "records",
+                timeout=rounds * (deadline + ENGINE_SECONDS),
+                show=show,
+            )
     report = report_on(found, bed.fleet, training)
     for line in summary_lines(report, summary_of(report)):
         console().print(line)
     if json_path is not None:
         with whole_file(json_path) as stream:
             json.dump(report, stream, indent=1)
+
+
+def _said(what: str) -> AbstractContextManager[object]:
+    """Say what is being done: moving on a terminal, elsewhere in a line."""
+    shown = console()
+    if shown.is_terminal:
+        return shown.status(what)
+    shown.print(what)
+    return nullcontext()
+
+
+@contextmanager
+def _explained(records: Path | None) -> Iterator[None]:
+    """Turn what ends a testbed into one sentence."""
+    from fedtempo.flower.watched import ProcessError
+
+    try:
+        yield
+    except ProcessError as error:
+        raise typer.Exit(fail(str(error), FAILED)) from None
+    except KeyboardInterrupt:
+        kept = "nothing is kept without --records" if records is None else f"the same command goes on from {records}"
+        raise Interrupted(kept) from None
 
 
 def credentials(

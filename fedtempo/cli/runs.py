@@ -156,4 +156,6 @@ def run_grid(title: str, grid: list[Any], jobs: int, ray: str | None) -> list[Pa
     except KeyboardInterrupt:
         folders = {job.folder: job for job in grid}
         ended, where = sum(map(grids.has_ended, folders.values())), os.path.commonpath([job.root for job in grid])
-        raise Interrupted(f"{ended} of {len(folders)} runs have ended, in {where}") from None
+        raise Interrupted(
+            f"{ended} of {len(folders)} runs have ended, in {where}; the same command goes on with the others"
+        ) from None

@@ -22,7 +22,7 @@ GAPS = 2, 1  # letters between the columns of a table: the wider where it fits
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C while many runs were under way; the message says how far they are."""
+    """Ctrl-C; the message says how far it has come, and how it goes on."""
 
 
 def console() -> Console:

@@ -50,6 +50,8 @@ class Outcome(NamedTuple):
 class Clients(Protocol):
     """Those who train; the loop asks them for one thing after another."""
 
+    repeatable: bool  # whether a round that is run again comes out the same
+
     @property
     def in_flight(self) -> Integers:
         """Clients that asynchronous plans started and that are still to arrive."""

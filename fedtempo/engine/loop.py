@@ -116,6 +116,7 @@ class Loop:
         for start, part in (("server_", self.aggregator), ("clients_", self.clients)):
             part.restore({k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)})
         self.policy.restore(values["policy"])  # type: ignore[attr-defined]
+        self._check_end()  # the run may now have a later one
 
     def _round(self) -> dict[str, Any]:
         chosen = self._plan(self.clients.look(self._start()))
@@ -289,7 +290,7 @@ class Loop:
         return None
 
 
-STATE = ("rounds_done", "round_index", "time", "pilot_rounds", "pilot_time", "reached", "ended")
+STATE = ("rounds_done", "round_index", "time", "pilot_rounds", "pilot_time", "reached")
 
 
 def _accuracy(evaluation: Evaluation | None) -> float | None:

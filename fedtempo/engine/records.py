@@ -61,7 +61,7 @@ class RunFiles:
         self.locked: IO[bytes] | None = None
         self.done = False  # and cannot go on to a later limit
         if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder} must be a folder, got a file; choose another folder with -o")
+            raise InputError(f"{self.folder} must be a folder, got a file; choose another folder")
         self._take_up()
 
     def finished(self) -> dict[str, Any] | None:
@@ -168,7 +168,7 @@ class RunFiles:
         if differing and (self._other_than(there, limits=False) or not self._may_go_on()):
             raise InputError(
                 f"{self.folder} must be a new folder or hold the same run, got another run's records "
-                f"({differing}); choose another folder with -o, or delete this one"
+                f"({differing}); choose another folder, or delete this one"
             )
         self.header = there | {"config": here["config"]}
         if differing := other_code(there, here):

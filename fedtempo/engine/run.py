@@ -52,14 +52,18 @@ def _run(loop: Loop, files: RunFiles, progress: Progress) -> dict[str, Any]:
             for record in loop.rounds():
                 files.write(record)
                 progress(loop, record)
-                if loop.ended is not None:
-                    continue  # no checkpoint: this round may have been evaluated for being the last
-                if loop.resumable and (stopped or time.monotonic() - saved > pause):
+                if "end" in record:
+                    break
+                last = loop.ended is not None
+                # Who goes on to a later end repeats the rounds after the checkpoint, where that can be done: the last
+                # one may have been evaluated for being the last.
+                due = not loop.clients.repeatable if last else stopped or time.monotonic() - saved > pause
+                if loop.resumable and due:
                     begun = time.monotonic()
                     files.save(*loop.state())
                     saved = time.monotonic()
                     pause = CHECKPOINT_SECONDS * max(1.0, (saved - begun) / QUICK)
-                if stopped:
+                if stopped and not last:
                     raise KeyboardInterrupt
     except DivergedError as error:
         loop.ended = "diverged"

@@ -1,7 +1,6 @@
 """Runs as one HTML page that needs nothing but itself: tables, interactive curves, and how to run it all again."""
 
 import json
-import math
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
@@ -22,6 +21,7 @@ from fedtempo.experiments.report_data import (
     headline,
     pilots_said,
     plot_data,
+    seconds_of,
     sections,
     why_missed,
 )
@@ -35,6 +35,7 @@ from fedtempo.experiments.tables import (
     pilots,
     rounds,
 )
+from fedtempo.experiments.toml import as_toml
 from fedtempo.files import whole_file
 
 # The browser itself then refuses to load anything from elsewhere.
@@ -69,9 +70,9 @@ def page(parts: Sequence[Section]) -> str:
     bodies = [
         _section(section, number, titles[number], looks[number], data[number]) for number, section in enumerate(parts)
     ]
-    runs = sum(len(section.runs) for section in parts)
+    runs = [run for section in parts for run in section.runs]
     title = escape(parts[0].title if len(parts) == 1 else "Experiments")
-    lead = f"{_count(runs, 'run')} of {_count(len(parts), 'experiment')}. Times are simulated seconds of training."
+    counts = f"{_count(len(runs), 'run')} of {_count(len(parts), 'experiment')}"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -88,7 +89,7 @@ def page(parts: Sequence[Section]) -> str:
 <header>
 <p class="brand">fedtempo report</p>
 <h1>{title}</h1>
-<p class="lead">{lead}</p>
+<p class="lead">{counts}. Times are {seconds_of(runs)} of training.</p>
 {_contents(parts)}</header>
 <main>
 <noscript><p class="notice">The curves need JavaScript; all tables are here without it.</p></noscript>
@@ -136,8 +137,8 @@ def _plots(section: Section, look: dict[str, Style], fleet: dict[str, Any] | Non
 <h3>Curves</h3>
 {_legend(section, look)}
 <div class="plots">
-{_figure("panel-0", f"Loss against simulated time for {names}", "Loss against time", wide=True)}
-{_figure("panel-1", f"Accuracy against simulated time for {names}", "Accuracy against time", log="x")}
+{_figure("panel-0", f"Loss against time for {names}", "Loss against time", wide=True)}
+{_figure("panel-1", f"Accuracy against time for {names}", "Accuracy against time", log="x")}
 {_figure("panel-2", f"Loss against rounds for {names}", "Loss against rounds")}
 </div>
 <p class="note">{said}</p>
@@ -303,19 +304,22 @@ def _origin(section: Section) -> str:
 
 
 def _again(config: dict[str, Any], runs: list[Run]) -> str:
-    """Show one configuration and the commands that run it again."""
+    """Show one configuration and how to run it again."""
     commands = [
         f"fedtempo run CONFIG --policy {shlex.quote(run.header['policy'])} --seed {run.seed}"
         for run in sorted(runs, key=lambda run: (run.policy, run.seed))
+        if run.clock == "simulated"
     ]
     labels = ", ".join(dict.fromkeys(run.policy for run in runs))
+    how = "To run it again, save this as CONFIG, beside the files that it names"
+    again = f'<p>and give these commands:</p>\n<pre tabindex="0">{escape(chr(10).join(commands))}</pre>\n'
+    if not commands:
+        how, again = "Flower nodes trained: to run it again, give their app these settings", ""
     return f"""<details>
-<summary>Configuration and commands <span>{escape(labels)}</span></summary>
-<p>Preset and options are already in it. To run it again, save this as CONFIG, beside the files that it names:</p>
+<summary>{"Configuration and commands" if commands else "Settings"} <span>{escape(labels)}</span></summary>
+<p>Preset and options are already in it. {how}:</p>
 <pre tabindex="0">{escape(as_toml(config))}</pre>
-<p>and give these commands:</p>
-<pre tabindex="0">{escape(chr(10).join(commands))}</pre>
-</details>
+{again}</details>
 """
 
 
@@ -334,31 +338,6 @@ def _configurations(runs: Iterable[Run]) -> list[tuple[dict[str, Any], list[Run]
         else:
             found.append((dict(config), [run]))
     return found
-
-
-def as_toml(table: dict[str, Any], prefix: str = "") -> str:
-    """Return a table of JSON values as TOML."""
-    plain = {name: value for name, value in table.items() if not isinstance(value, dict)}
-    lines = [f"{_key(name)} = {_value(value)}" for name, value in plain.items()]
-    for name, value in table.items():
-        if isinstance(value, dict):
-            full = f"{prefix}{_key(name)}"
-            lines += ["", f"[{full}]", as_toml(value, f"{full}.")]
-    return "\n".join(lines).strip("\n")
-
-
-def _key(name: str) -> str:
-    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else _value(name)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{_key(name)} = {_value(one)}' for name, one in value.items())} }}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _versions(run: Run) -> str:

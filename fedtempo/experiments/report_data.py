@@ -227,6 +227,11 @@ def plot_data(section: Section, look: dict[str, Style]) -> dict[str, Any]:
     }
 
 
+def seconds_of(runs: Iterable[Run]) -> str:
+    """Return what the times of runs are."""
+    return f"{' and '.join(sorted({run.clock for run in runs}, reverse=True))} seconds"
+
+
 def _panel(groups: dict[str, list[Run]], target: Target, x: str, y: str) -> dict[str, Any]:
     averages, drawn = [], []
     for group in groups.values():
@@ -244,9 +249,10 @@ def _panel(groups: dict[str, list[Run]], target: Target, x: str, y: str) -> dict
         })  # fmt: skip
     log_x, log_y = log_axes(averages, y)
     span = shown_range(averages, y, level(target, y))
-    piloted = any(run.pilot_time for group in groups.values() for run in group)
+    runs = [run for group in groups.values() for run in group]
+    label = seconds_of(runs).replace("seconds", "time (s)") if x == "time" else AXIS_LABELS[x]
     return {
-        "x": AXIS_LABELS[x] + (", pilots left out" if piloted else ""), "y": AXIS_LABELS[y],
+        "x": label + (", pilots left out" if any(run.pilot_time for run in runs) else ""), "y": AXIS_LABELS[y],
         "log_x": log_x, "log_y": log_y and span is None, "range": None if span is None else _short(np.array(span)),
         "target": level(target, y), "curves": drawn,
     }  # fmt: skip
@@ -344,7 +350,7 @@ def _settings(run: Run) -> dict[str, Any]:
     config = run.header["config"]
     own = {name: value for name, value in config.items() if name not in ("name", "policy", "stop")}
     own["policy"] = config.get("policy", {}).get(run.policy, {})
-    return _flat(own) | {"checksum": run.header["data_checksum"][:8]}
+    return _flat(own) | {"checksum": run.header["data_checksum"][:8], "clock": run.clock}
 
 
 def _differing(settings: Sequence[dict[str, Any]]) -> dict[str, dict[str, str]]:

@@ -39,6 +39,11 @@ class Run:
         return str(self.header["experiment"])
 
     @property
+    def clock(self) -> str:
+        """What measured its seconds: simulated, or real, where real clients trained."""
+        return "real" if self.header.get("clock") == "wall" else "simulated"
+
+    @property
     def oracle(self) -> bool:
         """Whether its policy takes pilots for granted: that it has none is then no merit."""
         return self.header["policy"] in ORACLES

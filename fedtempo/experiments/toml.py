@@ -1,6 +1,8 @@
-"""Checked dataclasses from TOML tables: unknown keys, wrong types and missing values get one sentence."""
+"""Checked dataclasses from TOML tables: unknown keys, wrong types and missing values get one sentence. And back."""
 
 import difflib
+import json
+import math
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -87,3 +89,28 @@ def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401
     if not right:
         raise InputError(f"{where} must be {WORDS[hint]}, got {value!r}")
     return value
+
+
+def as_toml(table: dict[str, Any], prefix: str = "") -> str:
+    """Return a table of JSON values as TOML."""
+    plain = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    lines = [f"{_key(name)} = {_value(value)}" for name, value in plain.items()]
+    for name, value in table.items():
+        if isinstance(value, dict):
+            full = f"{prefix}{_key(name)}"
+            lines += ["", f"[{full}]", as_toml(value, f"{full}.")]
+    return "\n".join(lines).strip("\n")
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else _value(name)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(name)} = {_value(one)}' for name, one in value.items())} }}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -35,7 +35,7 @@ class Layout:
 
     def flatten(self, record: ArrayRecord) -> Parameters:
         """Return a model as one vector; refuse one of another layout."""
-        if list(record) != list(self.first):
+        if set(record) != set(self.first):
             raise InputError(f"a model must have the arrays {list(self.first)}, got {list(record)}")
         return np.concatenate([self._real(record, name).ravel().astype(np.float32) for name in self.trained])
 

@@ -4,19 +4,22 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from logging import INFO
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import MessageType
+from flwr.app import ArrayRecord, MessageType
+from flwr.supercore import log
 
-from fedtempo.checks import InputError, Integers, Vector
+from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.arrays import Buffers, Layout
+from fedtempo.flower.arrays import Layout
 from fedtempo.flower.evaluation import EVALUATION_LOSSES, loss_of
+from fedtempo.flower.jobs import Job, Judge
 from fedtempo.flower.link import Link, Upload
 from fedtempo.flower.messages import (
     ARRAYS,
@@ -27,49 +30,27 @@ from fedtempo.flower.messages import (
     COHORT_SIZE,
     FETCH,
     KEEP,
+    MEASURED_NAMES,
     ROUND,
     ROUND_INDEX,
     STEP_SIZE,
     STEPS,
 )
-from fedtempo.flower.messenger import LONGEST_REASON, POLL_SECONDS, Messenger, Reply
+from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 
-LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update is refused
-ENOUGH_TO_JUDGE = 3  # updates: the first to arrive are held until there are so many, or no more to come
-UPDATES_KEPT = 100
 PROBE_SHARE = 0.5  # of the deadline, to answer what a policy asks; the rest is for those who are chosen then
 SHORTEST_UPLOAD = 1e-3  # s
 BUFFER = "buffer:"  # before the names of buffers, in the state
 MOST_ROUNDS_OF_NOBODY = 5  # one after another in which all who were asked failed: then something is wrong with the app
 
 
-@dataclass(eq=False, slots=True)
-class Job:
-    """One client's local training, from the message that asks for it to its update."""
-
-    client: int
-    share: float  # of the bandwidth that its upload has
-    steps: int
-    step_size: float  # that it trains with
-    schedule: float  # η of the schedule at its start
-    start: Parameters  # the model that it starts from
-    expires: float  # on the monotonic clock: nobody waits for it any longer
-    weight: float = 0.0
-    version: int = 0
-    update: Parameters | None = None  # None: it failed
-    failure: str | None = None
-    sent: float = 0.0  # on the monotonic clock
-    arrived: float | None = None  # None: no answer
-    fetched: bool = False  # computed before, and kept
-    numbers: dict[str, float] = field(default_factory=dict)
-    buffers: Buffers = field(default_factory=dict)
-
-
 class FlowerClients:
     """The fleet of a real run."""
+
+    repeatable = False
 
     def __init__(
         self,
@@ -78,7 +59,7 @@ class FlowerClients:
         layout: Layout,
         fleet: Fleet,
         training: TrainingSettings,
-        evaluate: Callable[[Parameters], Evaluation | None],
+        evaluate: Callable[[Parameters, int], Evaluation | None],
         config: Mapping[str, Any],
         deadline: float,
         link: Link | None = None,
@@ -88,8 +69,9 @@ class FlowerClients:
         self._evaluate, self.config, self.deadline, self.link = evaluate, dict(config), deadline, link
         self.flying: dict[str, Job] = {}  # by the id of the message
         self.lost: list[int] = []  # in flight when an earlier process died
-        self.accepted: list[float] = []  # norms of the last updates, over step size and steps
-        self.began = 0.0
+        self.judge = Judge(layout)
+        self.round, self.began = 0, 0.0  # of the round that is under way, or was the last
+        self.metrics: dict[str, float] = {}  # of the last round: what clients told of their own, on average
         self.rounds_of_nobody = 0
         self.mode: LinkMode = training.link  # of the last uploads
         self.link_free = -math.inf  # when the last upload ended, on the link's clock
@@ -102,10 +84,10 @@ class FlowerClients:
 
     def look(self, start: Start) -> Conditions:
         """Tell who is there; the clock of the round starts."""
-        self.began, self.kept = time.monotonic(), {}
+        self.round, self.began, self.kept = start.rounds_done + 1, time.monotonic(), {}
         while not (now := self._conditions()).available.any() and not len(self.in_flight):  # type: ignore[union-attr]
             if time.monotonic() > self.began + self.deadline:
-                raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s")
+                raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s{self._others()}")
             time.sleep(POLL_SECONDS)
         return now
 
@@ -133,7 +115,7 @@ class FlowerClients:
         )
         for job in jobs:
             self._take(job, replies.get(job.client))
-        self._refuse_absurd(jobs)
+        self.judge.refuse_absurd(jobs)
         return self._outcome(plan, jobs)
 
     def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
@@ -161,8 +143,8 @@ class FlowerClients:
                 self._take(job, reply)
                 landed.append(job)
                 unjudged += [] if job.update is None else [job]
-            if len(self.accepted) + len(unjudged) >= ENOUGH_TO_JUDGE or not self.flying:
-                self._refuse_absurd(unjudged)
+            if self.judge.can_judge(len(unjudged)) or not self.flying:
+                self.judge.refuse_absurd(unjudged)
                 arrivals += sum(job.update is not None for job in unjudged)
                 unjudged = []
         staleness = [start.round_index - job.version for job in landed]
@@ -176,24 +158,30 @@ class FlowerClients:
     def start_again(self) -> Conditions:
         """Forget who is in flight; their replies are not asked for any longer."""
         self.messenger.forget(self.flying)
-        self.flying, self.lost, self.kept, self.accepted = {}, [], {}, []
+        self.flying, self.lost, self.kept, self.judge = {}, [], {}, Judge(self.layout)
         self.layout.start_again()
         return self._conditions()
 
     def evaluate(self, model: Parameters) -> Evaluation | None:
         """Return how good a model is, by whatever the user has chosen."""
-        return self._evaluate(model)
+        return self._evaluate(model, self.round)
 
     def state(self) -> Arrays:
         """Return who is in flight: a new process reports them as lost."""
         buffers = {BUFFER + name: values for name, values in self.layout.buffers.items()}
-        return {"in_flight": self.in_flight, "accepted": np.array(self.accepted), **buffers}
+        return {"in_flight": self.in_flight, "accepted": np.array(self.judge.accepted), **buffers}
 
     def restore(self, arrays: Arrays) -> None:
         """Take it up."""
         self.flying, self.lost = {}, arrays["in_flight"].tolist()
-        self.accepted = arrays["accepted"].tolist()
+        self.judge.accepted = arrays["accepted"].tolist()
         self.layout.buffers = {name: np.asarray(arrays[BUFFER + name], np.float64) for name in self.layout.buffers}
+        log(INFO, "the run goes on from its checkpoint")
+
+    def _others(self) -> str:
+        """Say who is there instead of the nodes that are known."""
+        others = sorted(set(self.messenger.grid.get_node_ids()) - set(self.messenger.client_of))
+        return f"; nodes {others} are there, but nodes= names {sorted(self.messenger.client_of)}" if others else ""
 
     def _conditions(self) -> Conditions:
         idle = self.messenger.online()
@@ -260,37 +248,7 @@ class FlowerClients:
             job.failure = reply.error
             return
         job.numbers = (self.kept[job.client] if job.fetched else {}) | reply.numbers()
-        try:
-            arrays = reply.content.array_records[ARRAYS]
-            update, job.buffers = self.layout.flatten(arrays) - job.start, self.layout.buffers_of(arrays)
-        except Exception as error:  # a client may send anything
-            said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            job.failure = f"refused: {said}"[:LONGEST_REASON]
-            return
-        if np.isfinite(update).all() and all(np.isfinite(values).all() for values in job.buffers.values()):
-            job.update = update
-        else:
-            job.failure = "refused: an update must be finite"
-
-    def _refuse_absurd(self, jobs: list[Job]) -> None:
-        """Refuse updates that are far larger than most, of this round and before, for their step size and steps.
-
-        The very first that comes alone has nothing to be compared with but the model that it starts from.
-        """
-        sizes = {job.client: float(norms(job.update[None])[0]) for job in jobs if job.update is not None}
-        paths = {job.client: job.step_size * job.steps for job in jobs}
-        known = sorted(filter(None, [*self.accepted, *(size / paths[client] for client, size in sizes.items())]))
-        for job in jobs:
-            if not (size := sizes.get(job.client, 0.0)):
-                continue
-            usual = known[(len(known) - 1) // 2] * paths[job.client]
-            if len(known) == 1:
-                usual = float(norms(job.start[None])[0]) or size
-            if size > LARGEST_UPDATE * usual:
-                job.update, job.failure = None, f"refused: an update of norm {size:.3g}, where {usual:.3g} is usual"
-                del sizes[job.client]
-        accepted = [size / paths[client] for client, size in sizes.items()]
-        self.accepted = [*self.accepted, *accepted][-UPDATES_KEPT:]
+        self.judge.read(job, reply.content.array_records.get(ARRAYS, ArrayRecord()))
 
     def _check_somebody_answered(self, jobs: list[Job]) -> None:
         self.rounds_of_nobody = self.rounds_of_nobody + 1 if jobs and all(job.update is None for job in jobs) else 0
@@ -322,9 +280,10 @@ class FlowerClients:
         for number, job in enumerate(jobs):
             if job.client in served:
                 upload_time[number] = served[job.client] * job.share
+        self.metrics = self._told([job for job in jobs if job.update is not None])
         self.layout.blend(plan.weights[~failed], [job.buffers for job in jobs if job.update is not None])
         # Who does not measure gradients walked at least so far on average.
-        least = norms(update) / np.array([job.step_size * job.steps for job in jobs])
+        least = norms(update) / np.array([job.path for job in jobs])
         result = LocalResult(
             update=update,
             largest_gradient_norm=numbers("largest-gradient-norm", least),
@@ -342,6 +301,19 @@ class FlowerClients:
             failed=failed,
             seconds=seconds,
         )
+
+    def _told(self, jobs: Sequence[Job]) -> dict[str, float]:
+        """Return the metrics of the app's own, averaged over those who told them, by their data."""
+        names = dict.fromkeys(name for job in jobs for name in job.numbers if name not in MEASURED_NAMES)
+        told = {name: [job for job in jobs if name in job.numbers] for name in names}
+        return {
+            name: float(
+                np.average(
+                    [job.numbers[name] for job in some], weights=self.fleet.data_share[[job.client for job in some]]
+                )
+            )
+            for name, some in told.items()
+        }
 
     def _served(self, uploads: Mapping[int, Upload]) -> dict[int, float]:
         """Return the seconds of each upload, on a shared link without those that it waited for others to end."""
@@ -383,33 +355,3 @@ def _without_computing(jobs: Sequence[Job], computing: Vector) -> dict[int, floa
         for job, seconds in zip(jobs, computing.tolist(), strict=True)
         if job.arrived is not None and job.update is not None
     }
-
-
-class GridWorkers:
-    """Flower nodes that compute for simulated clients: their own clock does not count, and none of them may fail."""
-
-    def __init__(self, clients: FlowerClients) -> None:
-        """Take the nodes."""
-        self.clients, self.num_parameters = clients, clients.layout.size
-
-    def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
-        """Let nodes run the local steps."""
-        if start.round_index == 0:
-            self.clients.start_again()
-        self.clients.look(start)
-        alike = np.full(len(clients), 1 / max(len(clients), 1))  # for buffers; the loop weighs updates itself
-        plan = RoundPlan(members=clients, weights=alike, local_steps=steps, step_size=sizes)
-        outcome = self.clients.train(plan, start)
-        if outcome.failed.any():
-            raise RuntimeError(
-                f"nodes of a simulated run must not fail, got {(outcome.plan.note or {}).get('failures')}"
-            )
-        return outcome.result
-
-    def losses(self, clients: Integers, start: Start) -> Vector:
-        """Ask nodes for F_i of the model."""
-        return self.clients.ask(Probe(clients=clients, ask="loss"), start)
-
-    def evaluate(self, model: Parameters) -> Evaluation | None:
-        """Return how good a model is."""
-        return self.clients.evaluate(model)

@@ -22,7 +22,7 @@ class NodesTable:
     def __init__(self, fleet: Fleet, training: TrainingSettings, rounds: int, model_bits: float) -> None:
         """Start with nobody drawn."""
         self.fleet, self.training, self.rounds, self.model_bits = fleet, training, rounds, model_bits
-        self.done, self.seconds, self.loss = 0, 0.0, ""
+        self.done, self.pilots, self.seconds, self.loss = 0, 0, 0.0, ""
         self.drawn = [0] * len(fleet)
         self.last: dict[int, Mapping[str, Any]] = {}
         self.state = [""] * len(fleet)
@@ -31,22 +31,24 @@ class NodesTable:
         """Follow one more round."""
         if "members" not in record:
             return
-        self.done, self.seconds = self.done + 1, record["time"]
+        trained = record["phase"] == "train"
+        self.done, self.pilots, self.seconds = self.done + trained, self.pilots + (not trained), record["time"]
         if record["loss"] is not None:
             self.loss = f", loss {record['loss']:.4f}"
         failures = (record.get("note") or {}).get("failures", {})
         for client in record["members"]:
             self.drawn[client] += 1
             self.state[client] = failures.get(str(client), "answered")
-        for member in round_report(self.done, record, self.fleet, self.training)["members"]:
+        for member in round_report(self.done + self.pilots, record, self.fleet, self.training)["members"]:
             self.last[member["client"]] = member
 
     def line(self) -> str:
         """Return where the run is."""
-        return f"round {self.done} of {self.rounds}, {self.seconds:,.0f} s{self.loss}"
+        pilots = f" after {self.pilots} of pilots" if self.pilots else ""
+        return f"round {self.done} of {self.rounds}{pilots}, {self.seconds:,.0f} s{self.loss}"
 
-    def table(self) -> Group:
-        """Return the table."""
+    def table(self) -> Table:
+        """Return a line for each node."""
         table = Table("node", "alone (Mbit/s)", "computes (s)", "drawn", "share", "upload (s)", "predicted (s)", "last")
         for column in table.columns[1:7]:
             column.justify = "right"
@@ -62,7 +64,11 @@ class NodesTable:
             rate = self.model_bits / self.fleet.upload_time[client] / 1e6
             times = f"{rate:.2f}", f"{self.fleet.compute_time[client]:.2f}"
             table.add_row(str(client), *times, str(self.drawn[client]), *upload, Text(self.state[client][:40]))
-        return Group(Text(self.line()), table)
+        return table
+
+    def whole(self) -> Group:
+        """Return all that moves on a terminal."""
+        return Group(Text(self.line()), self.table())
 
 
 @contextmanager
@@ -78,11 +84,11 @@ def live_table(shown: NodesTable, console: Console) -> Iterator[Show]:
         yield say
         console.print(shown.table())
         return
-    with Live(shown.table(), console=console, refresh_per_second=2) as live:
+    with Live(shown.whole(), console=console, refresh_per_second=2) as live:
 
         def show(record: Mapping[str, Any]) -> None:
             shown.take(record)
-            live.update(shown.table())
+            live.update(shown.whole())
 
         yield show
 

@@ -2,19 +2,22 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from logging import WARNING
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, MessageType
+from flwr.app import ArrayRecord, MessageType, MetricRecord
+from flwr.serverapp.strategy import Result
 from flwr.supercore import log
 
 from fedtempo.fleet import Fleet
+from fedtempo.flower.arrays import Layout
 from fedtempo.flower.messages import CLIENT, ROUND
 from fedtempo.flower.messenger import Messenger
-from fedtempo.learning.trainer import Evaluation
+from fedtempo.learning.trainer import Evaluation, Parameters
 
+EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
 EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
 NO_LOSSES = ("packet-loss",)
@@ -86,3 +89,33 @@ class ClientsEvaluation:
                 self.left_out[client] -= 1
             else:
                 yield client
+
+
+class GlobalLoss:
+    """Tells the global loss by the server's function or, where they are asked, by the clients, and keeps all metrics.
+
+    Where both tell something, it is the clients' loss that counts.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        result: Result,
+        function: EvaluateFunction | None = None,
+        clients: ClientsEvaluation | None = None,
+    ) -> None:
+        """Take who tells, and where metrics go."""
+        self.layout, self.result, self.function, self.clients = layout, result, function, clients
+
+    def __call__(self, model: Parameters, server_round: int) -> Evaluation | None:
+        """Return it for the model after so many rounds, None if nobody tells."""
+        metrics = None if self.function is None else self.function(server_round, self.layout.pack(model))
+        if metrics is not None:
+            self.result.evaluate_metrics_serverapp[server_round] = metrics
+        if self.clients is None:
+            return None if metrics is None else evaluation_of(metrics)
+        found = self.clients(self.layout.pack(model), server_round)
+        if found is not None:
+            told = MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
+            self.result.evaluate_metrics_clientapp[server_round] = told
+        return found

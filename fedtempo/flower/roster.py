@@ -37,8 +37,11 @@ class Roster:
         return [(one.examples if one else None) or 1 for one in map(self.clients.get, range(len(self.fleet)))]
 
 
-def given_roster(nodes: Mapping[int, int], fleet: Fleet | None) -> Roster:
-    """Return the nodes that the user names."""
+def given_roster(grid: Grid, nodes: Mapping[int, int], fleet: Fleet | None) -> Roster:
+    """Return the nodes that the user names; a wrong id is seen at once."""
+    there = set(grid.get_node_ids())
+    if missing := sorted(set(nodes) - there):
+        log(WARNING, f"nodes {missing} of nodes= are not there yet; there are {sorted(there)}")
     clients = {client: Described(node, client, None) for node, client in nodes.items()}
     return Roster(clients, fleet or _fleet_of(clients))
 

@@ -22,22 +22,23 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from flwr.supercore import log
 
-from fedtempo.checks import InputError, check_choice, check_count, check_positive
+from fedtempo.checks import InputError, check_choice, check_count, check_positive, check_seed
 from fedtempo.engine.clients import Clients
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RunFiles
-from fedtempo.engine.run import run_into
+from fedtempo.engine.run import Progress, run_into
 from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
-from fedtempo.flower.clients import FlowerClients, GridWorkers
-from fedtempo.flower.evaluation import ClientsEvaluation, evaluation_of
+from fedtempo.flower.clients import FlowerClients
+from fedtempo.flower.evaluation import ClientsEvaluation, EvaluateFunction, GlobalLoss
+from fedtempo.flower.grid_workers import GridWorkers
 from fedtempo.flower.link import Link
 from fedtempo.flower.messages import STEP_SIZE, STEPS
 from fedtempo.flower.messenger import Messenger, notice_ends_of_uploads
 from fedtempo.flower.roster import Roster, find_roster, given_roster
-from fedtempo.learning.trainer import Evaluation, Parameters
+from fedtempo.learning.trainer import Parameters
 from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy, PolicySetting
 from fedtempo.policies.registry import check_name, make
@@ -45,7 +46,6 @@ from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.clients import SimulatedClients
 
 Clock = Literal["wall", "simulated"]
-EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 DEFAULT_DEADLINE = 600.0
 LONGEST_SHOWN = 120  # characters of what went wrong, in a line of the log
 TELL_THE_LOSS = 'give start evaluate_fn, or the strategy evaluate="clients"'
@@ -101,7 +101,7 @@ class TempoStrategy(Strategy):
         self.evaluated_by = check_choice("evaluate", evaluate, ("server", "clients"))
         self.uplink, self.deadline = uplink, check_positive("deadline", deadline)
         self.stop = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": max_time}
-        self.seed, self.records, self.header, self.progress = seed, records, header, progress
+        self.seed, self.records, self.header, self.progress = check_seed("seed", seed), records, header, progress
         self._named = set(training)
         self.training = TrainingSettings(
             **({"schedule": "constant", "link": "shared", "duplicates": "physical"} | training)
@@ -120,74 +120,34 @@ class TempoStrategy(Strategy):
         """Train for so many rounds, or to a target or limit of the strategy; return the model and what was measured."""
         notice_ends_of_uploads()
         self.summary()
+        check_count("num_rounds", num_rounds)
         config = self._take_settings_of(dict(train_config or {}))
-        told = self.evaluated_by == "clients" or evaluate_fn is not None
-        self._check_that_loss_is_told(told)
-        began, layout = time.monotonic(), Layout(initial_arrays)
+        self._check_that_loss_is_told(evaluate_fn)
+        began, layout, result = time.monotonic(), Layout(initial_arrays), Result()
         roster = self._find_clients(grid)
-        fleet = roster.fleet
-        messenger = Messenger(grid, roster.nodes, len(fleet))
-        asked = ClientsEvaluation(messenger, fleet, dict(evaluate_config or {}), self.deadline)
-        result, running = Result(), list[Loop]()
-
-        def evaluate(model: Parameters) -> Evaluation | None:
-            number = running[0].rounds_done if running else 0
-            if self.evaluated_by == "clients":
-                found = asked(layout.pack(model), number)
-                if found is not None:
-                    result.evaluate_metrics_clientapp[number] = MetricRecord(
-                        {"loss": found.loss, "accuracy": found.accuracy}
-                    )
-                return found
-            metrics = None if evaluate_fn is None else evaluate_fn(number, layout.pack(model))
-            if metrics is None:
-                return None
-            result.evaluate_metrics_serverapp[number] = metrics
-            return evaluation_of(metrics)
-
-        real = FlowerClients(
-            messenger=messenger, layout=layout, fleet=fleet, training=self.training, evaluate=evaluate,
-            config=config, deadline=min(self.deadline, timeout), link=self.uplink,
+        messenger = Messenger(grid, roster.nodes, len(roster.fleet))
+        asked = None
+        if self.evaluated_by == "clients":
+            asked = ClientsEvaluation(messenger, roster.fleet, dict(evaluate_config or {}), self.deadline)
+        nodes = FlowerClients(
+            messenger=messenger, layout=layout, fleet=roster.fleet, training=self.training, config=config,
+            evaluate=GlobalLoss(layout, result, evaluate_fn, asked), deadline=min(self.deadline, timeout),
+            link=self.uplink,
         )  # fmt: skip
-        clients: Clients = real
-        if self.clock == "simulated":
-            if len(roster.clients) < len(fleet):
-                raise InputError(
-                    f'clock="simulated" needs a node for each of {len(fleet)} clients, got {len(roster.clients)}'
-                )
-            clients = SimulatedClients(
-                workers=GridWorkers(real), samples=np.array(roster.samples), fleet=fleet,
-                channel=StaticChannel(fleet.compute_time, fleet.upload_time), training=self.training,
-            )  # fmt: skip
-        setting = PolicySetting(
-            fleet=fleet, cohort_size=self.training.cohort_size, link=self.training.link,
-            duplicates=self.training.duplicates, server_momentum=self.training.server_momentum, options=self.options,
-        )  # fmt: skip
-        loop = Loop(
-            clients=clients, initial=layout.flatten(initial_arrays), fleet=fleet, policy=make(self.policy, setting),
-            training=self.training, stop=StopSettings(max_rounds=num_rounds, **self.stop), seed=self.seed,
-        )  # fmt: skip
+        loop = self._loop(nodes, roster, layout.flatten(initial_arrays), num_rounds)
 
         def show(loop: Loop, record: dict[str, Any]) -> None:
             if "members" in record:
-                result.train_metrics_clientapp[loop.rounds_done] = _metrics(record)
-                log(INFO, _line(loop.rounds_done, num_rounds, record))
+                result.train_metrics_clientapp[loop.rounds_done] = _metrics(record, nodes.metrics)
+                log(INFO, _line(loop, num_rounds, record))
             if self.progress is not None:
                 self.progress(loop, record)
 
-        running.append(loop)
         try:
-            if self.records is None:
-                for record in loop.rounds():
-                    show(loop, record)
-            else:
-                run_into(RunFiles(self.records, self._header(roster.samples, num_rounds)), loop, show)
+            result.arrays = self._run(loop, roster, num_rounds, layout, show)
         finally:
             messenger.forget_all()
-        result.arrays = layout.pack(loop.model)
-        if self.records is not None:
-            result.arrays = _kept(Path(self.records) / MODEL_FILE, result.arrays, ended_before=loop.ended is None)
-        log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s")
+        log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s, ended by {loop.ended}")
         return result
 
     def summary(self) -> None:
@@ -228,9 +188,9 @@ class TempoStrategy(Strategy):
                 log(WARNING, f"train_config has {key} {config[key]}, but {name} {getattr(self.training, name)} counts")
         return config
 
-    def _check_that_loss_is_told(self, told: bool) -> None:
+    def _check_that_loss_is_told(self, evaluate_fn: EvaluateFunction | None) -> None:
         """Refuse what would wait for a loss that nobody tells."""
-        if told:
+        if self.evaluated_by == "clients" or evaluate_fn is not None:
             return
         for name in ("target_loss", "target_accuracy"):
             if self.stop[name] is not None:
@@ -242,17 +202,51 @@ class TempoStrategy(Strategy):
     def _find_clients(self, grid: Grid) -> Roster:
         """Return the node of each client, and the fleet."""
         if self.nodes is not None:
-            return given_roster(self.nodes, self.fleet)
+            return given_roster(grid, self.nodes, self.fleet)
         return find_roster(
             grid, fleet=self.fleet, least=self.min_available_nodes, seconds=self.deadline,
             folder=None if self.records is None else Path(self.records),
         )  # fmt: skip
 
+    def _loop(self, nodes: FlowerClients, roster: Roster, initial: Parameters, num_rounds: int) -> Loop:
+        """Return the run: nodes under their own clock, or under the simulated one."""
+        fleet, training = roster.fleet, self.training
+        clients: Clients = nodes
+        if self.clock == "simulated":
+            if len(roster.clients) < len(fleet):
+                raise InputError(
+                    f'clock="simulated" needs a node for each of {len(fleet)} clients, got {len(roster.clients)}'
+                )
+            clients = SimulatedClients(
+                workers=GridWorkers(nodes), samples=np.array(roster.samples), fleet=fleet,
+                channel=StaticChannel(fleet.compute_time, fleet.upload_time), training=training,
+            )  # fmt: skip
+        setting = PolicySetting(
+            fleet=fleet, cohort_size=training.cohort_size, link=training.link, duplicates=training.duplicates,
+            server_momentum=training.server_momentum, options=self.options,
+        )  # fmt: skip
+        return Loop(
+            clients=clients, initial=initial, fleet=fleet, policy=make(self.policy, setting), training=training,
+            stop=StopSettings(max_rounds=num_rounds, **self.stop), seed=self.seed,
+        )  # fmt: skip
+
+    def _run(self, loop: Loop, roster: Roster, num_rounds: int, layout: Layout, show: Progress) -> ArrayRecord:
+        """Run to the end, with records where there is a folder for them; return the model."""
+        if self.records is None:
+            for record in loop.rounds():
+                show(loop, record)
+            return layout.pack(loop.model)
+        folder = Path(self.records).absolute()
+        log(INFO, f"records: {folder}")
+        summary = run_into(RunFiles(folder, self._header(roster.samples, num_rounds)), loop, show)
+        ended_before = loop.ended is None
+        if ended_before:
+            log(INFO, f"that run ended before, by {summary['end']}: its model is returned, nothing was trained")
+        return _kept(folder / MODEL_FILE, layout.pack(loop.model), ended_before=ended_before)
+
     def _header(self, samples: list[int], num_rounds: int) -> dict[str, Any]:
         """Return what a reader of the records must know: what was given, or what the strategy itself knows."""
-        if self.header is not None:
-            return dict(self.header)
-        return {
+        header = self.header or {
             "experiment": "Flower app", "preset": None, "policy": _name(self.policy), "seed": self.seed,
             "config": {
                 "training": asdict(self.training), "times": {}, "policy": {_name(self.policy): self.options},
@@ -260,6 +254,7 @@ class TempoStrategy(Strategy):
             },
             "data": "of the nodes", "data_checksum": f"{zlib.crc32(repr(samples).encode()):08x}", "samples": samples,
         }  # fmt: skip
+        return dict(header) | ({"clock": "wall"} if self.clock == "wall" else {})
 
 
 def _kept(path: Path, arrays: ArrayRecord, *, ended_before: bool) -> ArrayRecord:
@@ -282,18 +277,20 @@ def _name(policy: object) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _metrics(record: Mapping[str, Any]) -> MetricRecord:
-    return MetricRecord(
-        {"round-time": record["round_time"], "members": len(record["members"]), "failed": len(record["failed"])}
-    )
+def _metrics(record: Mapping[str, Any], told: Mapping[str, float]) -> MetricRecord:
+    """Return what clients told, and what the round was."""
+    counted = {"round-time": record["round_time"], "members": len(record["members"]), "failed": len(record["failed"])}
+    return MetricRecord({**told, **counted})
 
 
-def _line(number: int, of: int, record: Mapping[str, Any]) -> str:
+def _line(loop: Loop, of: int, record: Mapping[str, Any]) -> str:
+    trained = record["phase"] == "train"
+    place = f"round {loop.rounds_done - loop.pilot_rounds} of {of}" if trained else f"pilot round {loop.pilot_rounds}"
     loss = "" if record["loss"] is None else f", loss {record['loss']:.4g}"
     reasons = (record.get("note") or {}).get("failures", {})
     shown = {client: reasons.get(str(client), "")[-LONGEST_SHOWN:] for client in record["failed"]}
     failed = "".join(f", {client} failed: {reason}" for client, reason in shown.items())
-    return f"round {number} of {of}: clients {record['members']}, {record['round_time']:.2f} s{loss}{failed}"
+    return f"{place}: clients {record['members']}, {record['round_time']:.2f} s{loss}{failed}"
 
 
 def _not_used(name: str) -> NoReturn:

@@ -215,10 +215,10 @@ class Testbed:
 
 
 class _Tail:
-    """The lines that are added to a records file."""
+    """The lines of a records file as they come; those of a run that goes on come first."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.count = path, sum(1 for _ in read_lines(path)) if path.exists() else 0
+        self.path, self.count = path, 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield what is new."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.linalg.cython_blas  # noqa: F401 - numba loads it at will: loaded here, so that its threads can be limited
 from threadpoolctl import threadpool_limits
 
-from fedtempo.checks import InputError, MissingDependencyError, Vector
+from fedtempo.checks import InputError, MissingDependencyError, Vector, check_seed
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
@@ -111,12 +111,11 @@ def simulate(
     return RunResult(summary, records, simulation.model)
 
 
-def _check_arguments(data: object, seed: object, training: Mapping[str, Any]) -> None:
+def _check_arguments(data: object, seed: int, training: Mapping[str, Any]) -> None:
     """Check what Python itself would complain of in its own words."""
     if not isinstance(data, FederatedData):
         raise InputError(f"data must be a FederatedData, got {type(data).__name__}; docs/data.md shows how to make one")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    check_seed("seed", seed)
     check_training_names("simulate", training)
 
 

@@ -72,6 +72,8 @@ class LocalWorkers:
 class SimulatedClients:
     """The fleet of a simulated run: workers do the computing, a channel and a link say how long it takes."""
 
+    repeatable = True
+
     def __init__(
         self, *, workers: Workers, samples: Integers, fleet: Fleet, channel: Channel, training: TrainingSettings
     ) -> None:
