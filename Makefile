@@ -25,7 +25,7 @@ demo: $(VENV)/.report
 flower: $(VENV)/.flower
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 check: lint test
 

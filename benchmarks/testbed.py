@@ -23,6 +23,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+import psutil
 
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.tables import markdown
@@ -37,7 +38,7 @@ LINKS = ("paper", "equal", "shared")
 SIZES = (10, 20, 40)
 POLICIES = ("uniform", "proposed", "tempo")
 MOST_ROUNDS, TARGET = 40, 1.2
-DEADLINE, ROUND_SECONDS = 60.0, 120.0
+DEADLINE, ROUND_SECONDS, IDLE_SECONDS = 60.0, 120.0, 20.0
 TIMES = {
     "compute": {"kind": "uniform", "low": 0.5, "high": 2.0, "value": None},
     "upload": {"kind": "uniform", "low": 0.5, "high": 3.0},
@@ -116,33 +117,42 @@ def sizes(folder: str) -> str:
         try:
             with bed_of(nodes, f"{folder}/{nodes}") as bed:
                 started = time.monotonic() - began
+                idle = _idle(bed)
                 found = bed.run(
                     "uniform", rounds=5, seed=1, records=Path(folder, f"records-{nodes}"), timeout=5 * ROUND_SECONDS
                 )
                 said = summary_of(reported(bed, found, "uniform", "paper"))
-                memory = _memory(bed)
+                memory = sum(_of_each(bed, lambda process: process.memory_full_info().uss).values())
         except ProcessError as error:
-            rows.append([f"{nodes}", *"-" * 4, str(error).splitlines()[0][:120]])
+            rows.append([f"{nodes}", str(error).splitlines()[0][:120], *"-" * 4])
             continue
         rows.append([
-            f"{nodes}", f"{started:.0f}", f"{memory / 2**30:.1f}", f"{said['upload_error']:.1%}",
-            f"{said['overhead']:.2f}", "",
+            f"{nodes}", f"{started:.0f}", f"{idle:.2f}", f"{memory / 2**30:.1f}", f"{said['upload_error']:.1%}",
+            f"{said['overhead']:.2f}",
         ])  # fmt: skip
-    headings = ["nodes", "until all are there (s)", "memory (GiB)", "uploads off: median", "overhead (s)", ""]
+    headings = [
+        "nodes", "until all are there (s)", "cores in use while nothing runs", "memory (GiB)",
+        "uploads off the predicted time: median", "engine's overhead of a round (s)",
+    ]  # fmt: skip
     return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + markdown(headings, rows)
 
 
-def _memory(bed: Testbed) -> float:
-    """Return the bytes that belong to no other process than those of the testbed."""
-    import psutil
+def _idle(bed: Testbed) -> float:
+    """Return how many cores the testbed's processes take while they wait for work."""
+    before = _of_each(bed, lambda process: sum(process.cpu_times()[:2]))
+    time.sleep(IDLE_SECONDS)
+    after = _of_each(bed, lambda process: sum(process.cpu_times()[:2]))
+    return sum(after[one] - before.get(one, 0.0) for one in after) / IDLE_SECONDS
 
-    total = 0.0
-    for one in (bed.superlink, *bed.nodes):
-        if one.pid is not None:
-            for process in (root := psutil.Process(one.pid), *root.children(recursive=True)):
-                with suppress(psutil.Error):
-                    total += process.memory_full_info().uss
-    return total
+
+def _of_each(bed: Testbed, measure: Callable[[psutil.Process], float]) -> dict[psutil.Process, float]:
+    """Return something about each process of the testbed, its children included."""
+    roots = [psutil.Process(one.pid) for one in (bed.superlink, *bed.nodes) if one.pid is not None]
+    found = {}
+    for process in (one for root in roots for one in (root, *root.children(recursive=True))):
+        with suppress(psutil.Error):
+            found[process] = measure(process)
+    return found
 
 
 def policies(folder: str, runs: int) -> str:

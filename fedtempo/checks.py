@@ -19,7 +19,10 @@ class MissingDependencyError(InputError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         """Say which extra brings the package."""
-        super().__init__(f"{purpose} needs {package}, which is not installed; run: pip install 'fedtempo[{extra}]'")
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed; run in fedtempo's folder: "
+            f"pip install -c constraints.txt '.[{extra}]'"
+        )
 
 
 def check_count(name: str, value: int) -> int:
