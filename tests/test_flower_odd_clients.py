@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from test_flower_strategy import StoppedError, config, grid_of, nodes_of, stop_after_three, train
 
@@ -142,6 +142,68 @@ def test_a_run_starts_and_goes_on_while_a_device_is_away(config, tmp_path, monke
     assert [one.metadata.dst_node_id for one in describing] == [1000], "those who are known are not asked again"
 
 
+def joined(grid, node, partition):
+    """Let a node come that was not there."""
+    like = grid.contexts[1000]
+    grid.contexts[node] = Context(1, node, {"partition-id": partition}, RecordDict(), like.run_config)
+    grid.online.add(node)
+
+
+def test_who_comes_later_is_drawn(config, tmp_path):
+    """Client 2 is away at the start; then its device comes, with an id that nobody knew."""
+    grid = grid_of(config, "full")
+    grid.online -= {1014}
+
+    def come(loop, record):
+        if record.get("round") == 1:
+            joined(grid, 5000, 2)
+
+    settings = {"rounds": 6, "deadline": 2.0, "records": tmp_path / "run", "progress": come}
+    *rounds, _ = train(config, "full", grid, **settings)[0]
+    assert not any(2 in record["members"] for record in rounds[:2])
+    assert 2 in rounds[-1]["members"]
+    assert {row["client"]: row["node"] for row in json.loads((tmp_path / "run" / ROSTER_FILE).read_text())}[2] == 5000
+
+
+def test_a_restarted_device_with_a_new_id_takes_its_place_once_the_old_one_is_gone(config, tmp_path, caplog):
+    grid = grid_of(config, "full")
+
+    def change(loop, record):
+        if record.get("round") == 0:
+            joined(grid, 5000, 2)
+            joined(grid, 6000, 99)  # nobody's place
+        if record.get("round") == 3:
+            grid.online -= {1014}
+
+    *rounds, _ = train(config, "full", grid, rounds=8, deadline=2.0, progress=change)[0]
+    assert not any(record["failed"] for record in rounds)
+    assert all(record["members"] == rounds[0]["members"] for record in (*rounds[:4], rounds[-1]))
+    asked = [message.metadata.dst_node_id for message in grid.sent]
+    assert 2 <= asked.count(5000) <= 1 + 4, "who it is, and rounds after the old one is gone"
+    assert asked.count(1014) == 1 + 4
+    assert asked.count(6000) == 1
+    assert "node 5000 takes the place of client 2" in caplog.text
+
+
+def test_a_stranger_that_cannot_say_who_it_is_does_no_harm(config, caplog):
+    grid = grid_of(config, "uniform")
+    answer = grid.answer
+    grid.answer = lambda message, context: (
+        answer(message, context)
+        if context.node_id < 5000
+        else Message(Error(0, "no such mod"), reply_to=message)
+    )  # fmt: skip
+
+    def come(loop, record):
+        if record.get("round") == 0:
+            joined(grid, 5000, 1)
+
+    *rounds, summary = train(config, "uniform", grid, rounds=4, progress=come)[0]
+    assert summary["rounds"] == 4
+    assert not any(record["failed"] for record in rounds)
+    assert "it is not drawn: node 5000 must say who it is, got no such mod" in caplog.text
+
+
 def test_a_node_that_does_not_say_who_it_is_is_left_out(config, monkeypatch):
     monkeypatch.setattr("fedtempo.flower.messenger.DESCRIBE_SECONDS", 0.5)
     grid = grid_of(config, "uniform")
@@ -194,6 +256,29 @@ def test_who_does_not_evaluate_is_left_out_for_a_while(config):
     waited = time.monotonic() - began - sum(record["round_time"] for record in rounds)
     assert waited < 3 * 1.5 + 2, "it is asked at the start, then after two more evaluations"
     assert all(math.isfinite(record["loss"]) for record in rounds)
+
+
+def test_one_absurd_evaluation_neither_ends_a_run_nor_moves_its_loss(config, caplog):
+    """Of those who evaluate, client 2 tells an impossible loss from the second time on."""
+    told = []
+
+    def evaluate(message, context):
+        reply = client_app(message, context)
+        if context.node_config["partition-id"] == 2:
+            told.append(1)
+            if len(told) > 1:
+                reply.content["metrics"] = MetricRecord({"loss": 1e30})
+        return reply
+
+    app = ClientApp()
+    app.train()(client_app)
+    app.evaluate()(evaluate)
+    settings = {"rounds": 2, "evaluate": "clients"}
+    *rounds, _ = train(config, "full", grid_of(config, "full", app=app), **settings)[0]
+    *expected, _ = train(config, "full", **settings)[0]
+    for record, other in zip(rounds, expected, strict=True):
+        assert record["loss"] == pytest.approx(other["loss"], rel=0.3)
+    assert "client 2 told a loss of 1e+30" in caplog.text
 
 
 def test_statistics_of_batch_normalisation_are_averaged():

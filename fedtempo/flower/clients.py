@@ -37,6 +37,7 @@ from fedtempo.flower.messages import (
     STEPS,
 )
 from fedtempo.flower.messenger import POLL_SECONDS, Messenger, Reply
+from fedtempo.flower.roster import Newcomers
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters, norms
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
@@ -63,10 +64,12 @@ class FlowerClients:
         config: Mapping[str, Any],
         deadline: float,
         link: Link | None = None,
+        newcomers: Newcomers | None = None,
     ) -> None:
         """Start with nobody in flight."""
         self.messenger, self.layout, self.fleet, self.training = messenger, layout, fleet, training
         self._evaluate, self.config, self.deadline, self.link = evaluate, dict(config), deadline, link
+        self.newcomers = newcomers
         self.flying: dict[str, Job] = {}  # by the id of the message
         self.lost: list[int] = []  # in flight when an earlier process died
         self.judge = Judge(layout)
@@ -184,6 +187,8 @@ class FlowerClients:
         return f"; nodes {others} are there, but nodes= names {sorted(self.messenger.client_of)}" if others else ""
 
     def _conditions(self) -> Conditions:
+        for node, client in (self.newcomers.take() if self.newcomers else {}).items():
+            self.messenger.assign(node, client)
         idle = self.messenger.online()
         idle[self.in_flight] = False
         return Conditions(available=idle)

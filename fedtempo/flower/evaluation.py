@@ -20,6 +20,7 @@ from fedtempo.learning.trainer import Evaluation, Parameters
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
 EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
+LARGEST_LOSS = 1000.0  # times what is usual, of one client: beyond, it does not count
 NO_LOSSES = ("packet-loss",)
 ACCURACIES = ("accuracy", "acc", "eval-accuracy", "eval-acc", "test-accuracy", "test-acc", "val-accuracy", "val-acc")
 
@@ -57,6 +58,7 @@ class ClientsEvaluation:
         self.messenger, self.fleet, self.config, self.seconds = messenger, fleet, dict(config), seconds
         self.silences: Counter[int] = Counter()
         self.left_out: dict[int, int] = {}  # for how many evaluations
+        self.usual: float | None = None  # loss at first
 
     def __call__(self, arrays: ArrayRecord, server_round: int) -> Evaluation | None:
         """Return loss and accuracy over the clients that answer with numbers, by their data."""
@@ -79,9 +81,19 @@ class ClientsEvaluation:
                 return Evaluation(math.nan, math.nan)
         if not found:
             return None
+        self._leave_out_absurd(found)
         share = self.fleet.data_share[list(found)] / self.fleet.data_share[list(found)].sum()
         losses, accuracies = np.array([(one.loss, one.accuracy) for one in found.values()]).T
         return Evaluation(float(share @ losses), float(share @ accuracies))
+
+    def _leave_out_absurd(self, found: dict[int, Evaluation]) -> None:
+        """Leave out losses that are far beyond those of most clients, now and at first: one must not end a run."""
+        typical = abs(sorted(one.loss for one in found.values())[(len(found) - 1) // 2])
+        self.usual = typical if self.usual is None else self.usual
+        absurd = {c: one.loss for c, one in found.items() if abs(one.loss) > LARGEST_LOSS * max(typical, self.usual)}
+        for client, loss in absurd.items():
+            log(WARNING, f"client {client} told a loss of {loss:.3g}, where {typical:.3g} is usual: it is left out")
+            del found[client]
 
     def _whom_to_ask(self) -> Iterator[int]:
         for client in np.flatnonzero(self.messenger.online()).tolist():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
@@ -64,7 +64,7 @@ class Messenger:
     def __init__(self, grid: Grid, nodes: Mapping[int, int], size: int | None = None) -> None:
         """Take the grid, the number of the client that each node id stands for, and how many clients there are."""
         self.grid, self.size = grid, len(nodes) if size is None else size
-        self.client_of = dict(nodes)
+        self.client_of = dict(nodes)  # with nodes that had a client before
         self.node_of = {client: node for node, client in nodes.items()}
         self._wanted: set[str] = set()  # messages whose replies are waited for
         self._arrived: queue.Queue[tuple[str, Message | BaseException, float]] = queue.Queue()
@@ -76,8 +76,13 @@ class Messenger:
     def online(self) -> npt.NDArray[np.bool_]:
         """Return which clients have a node that is there."""
         there = np.zeros(self.size, dtype=bool)
-        there[[self.client_of[node] for node in self.grid.get_node_ids() if node in self.client_of]] = True
+        nodes = set(self.grid.get_node_ids())
+        there[[client for client, node in self.node_of.items() if node in nodes]] = True
         return there
+
+    def assign(self, node: int, client: int) -> None:
+        """Let a node stand for a client from now on."""
+        self.client_of[node], self.node_of[client] = client, node
 
     def send(
         self, clients: Sequence[int], kind: str, arrays: ArrayRecord | None, configs: Sequence[Mapping[str, Any]]
@@ -191,20 +196,29 @@ def describe_nodes(grid: Grid, nodes: Sequence[int]) -> Iterator[Described]:
     for first in range(0, len(nodes), AT_ONCE):
         some = nodes[first : first + AT_ONCE]
         asking = Messenger(grid, {node: number for number, node in enumerate(some)})
-        sent = asking.send(range(len(some)), "train", None, [{ASK: DESCRIBE}] * len(some))
-        found = asking.collect(sent, DESCRIBE_SECONDS)
+        found = asking.collect(ask_who(asking, range(len(some))), DESCRIBE_SECONDS)
         for number, node in enumerate(some):
             reply = found.get(number)
             if reply is None:
                 log(WARNING, f"node {node} does not say who it is within {DESCRIBE_SECONDS:g} s: it is left out")
-                continue
-            if reply.error is not None or MEASURED not in reply.content:
-                raise InputError(
-                    f"node {node} must say who it is, got {reply.error or 'a reply without it'}; if its ClientApp "
-                    f"lacks mods=[tempo_client()], add them, or give the strategy nodes="
-                )
-            told = reply.numbers()
-            yield Described(node, _whole(told.get("partition-id")), _whole(told.get("num-examples")))
+            else:
+                yield described(node, reply)
+
+
+def ask_who(asking: Messenger, numbers: Sequence[int]) -> dict[str, int]:
+    """Ask nodes who they are, without waiting; return the number of each message's node."""
+    return asking.send(numbers, MessageType.TRAIN, None, [{ASK: DESCRIBE}] * len(numbers))
+
+
+def described(node: int, reply: Reply) -> Described:
+    """Return what a node says of itself."""
+    if reply.error is not None or MEASURED not in reply.content:
+        raise InputError(
+            f"node {node} must say who it is, got {reply.error or 'a reply without it'}; if its ClientApp "
+            f"lacks mods=[tempo_client()], add them, or give the strategy nodes="
+        )
+    told = reply.numbers()
+    return Described(node, _whole(told.get("partition-id")), _whole(told.get("num-examples")))
 
 
 def _whole(number: float | None) -> int | None:

@@ -14,7 +14,7 @@ from fedtempo.checks import InputError
 from fedtempo.engine.records import RECORDS
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
-from fedtempo.flower.messenger import Described, describe_nodes, wait_for_nodes
+from fedtempo.flower.messenger import Described, Messenger, Reply, ask_who, describe_nodes, described, wait_for_nodes
 
 ROSTER_FILE = "nodes.json"  # beside the records
 
@@ -63,10 +63,55 @@ def find_roster(grid: Grid, *, fleet: Fleet | None, least: int, seconds: float, 
     roster = Roster(clients, fleet or _fleet_of(clients))
     away = sorted(set(range(len(roster.fleet))) - {roster.nodes[node] for node in there if node in roster.nodes})
     if away:
-        log(WARNING, f"clients {away} are away; those whose node is not known yet are not drawn before the next start")
+        log(WARNING, f"clients {away} are away; they are drawn once they are there")
     if folder is not None:
         _write(folder, clients)
     return roster
+
+
+class Newcomers:
+    """Nodes that come while a run is under way: asked who they are, though nobody waits for them.
+
+    A node takes the place of a client that has none, or whose own is gone: a device that was restarted may have a new
+    id, and one that was replaced the partition of the old.
+    """
+
+    def __init__(self, grid: Grid, roster: Roster, fleet: Fleet | None, folder: Path | None) -> None:
+        """Start with the nodes that the roster knows."""
+        self.roster, self.fleet, self.folder = roster, fleet, folder
+        self._asking = Messenger(grid, {})
+        self._asked: set[int] = set()  # of those who are there
+        self._sent: dict[str, int] = {}
+        self._told: dict[int, Described] = {}  # of clients whose place may still be taken
+
+    def take(self) -> dict[int, int]:
+        """Ask those who are new; return the client of each node that has taken a place since the last call."""
+        there, clients = set(self._asking.grid.get_node_ids()), self.roster.clients
+        new = there - self._asked - set(self.roster.nodes)
+        for node in sorted(new):
+            self._asking.assign(node, node)
+            self._sent |= ask_who(self._asking, [node])
+        self._asked = (self._asked & there) | new
+        for reply in self._asking.arrived(self._sent):
+            self._hear(reply)
+        free = {client for client in self._told if client not in clients or clients[client].node not in there}
+        placed = {one.node: client for client, one in self._told.items() if client in free and one.node in there}
+        for node, client in placed.items():
+            clients[client] = self._told.pop(client)
+            log(INFO, f"node {node} takes the place of client {client}")
+        if placed and self.folder is not None:
+            _write(self.folder, clients)
+        return placed
+
+    def forget_all(self) -> None:
+        """Ask nobody any longer."""
+        self._asking.forget_all()
+
+    def _hear(self, reply: Reply) -> None:
+        try:
+            self._told |= _numbered([described(reply.client, reply)], self.roster.clients, self.fleet)
+        except InputError as error:
+            log(WARNING, f"it is not drawn: {error}")
 
 
 def _numbered(told: list[Described], known: Mapping[int, Described], fleet: Fleet | None) -> dict[int, Described]:

@@ -37,7 +37,7 @@ from fedtempo.flower.grid_workers import GridWorkers
 from fedtempo.flower.link import Link
 from fedtempo.flower.messages import STEP_SIZE, STEPS
 from fedtempo.flower.messenger import Messenger, notice_ends_of_uploads
-from fedtempo.flower.roster import Roster, find_roster, given_roster
+from fedtempo.flower.roster import Newcomers, Roster, find_roster, given_roster
 from fedtempo.learning.trainer import Parameters
 from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy, PolicySetting
@@ -124,7 +124,9 @@ class TempoStrategy(Strategy):
         config = self._take_settings_of(dict(train_config or {}))
         self._check_that_loss_is_told(evaluate_fn)
         began, layout, result = time.monotonic(), Layout(initial_arrays), Result()
-        roster = self._find_clients(grid)
+        folder = None if self.records is None else Path(self.records).absolute()
+        roster = self._find_clients(grid, folder)
+        newcomers = Newcomers(grid, roster, self.fleet, folder) if self.nodes is None else None
         messenger = Messenger(grid, roster.nodes, len(roster.fleet))
         asked = None
         if self.evaluated_by == "clients":
@@ -132,7 +134,7 @@ class TempoStrategy(Strategy):
         nodes = FlowerClients(
             messenger=messenger, layout=layout, fleet=roster.fleet, training=self.training, config=config,
             evaluate=GlobalLoss(layout, result, evaluate_fn, asked), deadline=min(self.deadline, timeout),
-            link=self.uplink,
+            link=self.uplink, newcomers=newcomers,
         )  # fmt: skip
         loop = self._loop(nodes, roster, layout.flatten(initial_arrays), num_rounds)
 
@@ -144,9 +146,11 @@ class TempoStrategy(Strategy):
                 self.progress(loop, record)
 
         try:
-            result.arrays = self._run(loop, roster, num_rounds, layout, show)
+            result.arrays = self._run(loop, roster, num_rounds, layout, folder, show)
         finally:
             messenger.forget_all()
+            if newcomers is not None:
+                newcomers.forget_all()
         log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s, ended by {loop.ended}")
         return result
 
@@ -199,13 +203,12 @@ class TempoStrategy(Strategy):
             raise InputError(f"pilots of {self.policy} end at losses: {TELL_THE_LOSS}")
         log(INFO, f"no loss is evaluated: {TELL_THE_LOSS}")
 
-    def _find_clients(self, grid: Grid) -> Roster:
+    def _find_clients(self, grid: Grid, folder: Path | None) -> Roster:
         """Return the node of each client, and the fleet."""
         if self.nodes is not None:
             return given_roster(grid, self.nodes, self.fleet)
         return find_roster(
-            grid, fleet=self.fleet, least=self.min_available_nodes, seconds=self.deadline,
-            folder=None if self.records is None else Path(self.records),
+            grid, fleet=self.fleet, least=self.min_available_nodes, seconds=self.deadline, folder=folder
         )  # fmt: skip
 
     def _loop(self, nodes: FlowerClients, roster: Roster, initial: Parameters, num_rounds: int) -> Loop:
@@ -230,13 +233,14 @@ class TempoStrategy(Strategy):
             stop=StopSettings(max_rounds=num_rounds, **self.stop), seed=self.seed,
         )  # fmt: skip
 
-    def _run(self, loop: Loop, roster: Roster, num_rounds: int, layout: Layout, show: Progress) -> ArrayRecord:
+    def _run(
+        self, loop: Loop, roster: Roster, num_rounds: int, layout: Layout, folder: Path | None, show: Progress
+    ) -> ArrayRecord:
         """Run to the end, with records where there is a folder for them; return the model."""
-        if self.records is None:
+        if folder is None:
             for record in loop.rounds():
                 show(loop, record)
             return layout.pack(loop.model)
-        folder = Path(self.records).absolute()
         log(INFO, f"records: {folder}")
         summary = run_into(RunFiles(folder, self._header(roster.samples, num_rounds)), loop, show)
         ended_before = loop.ended is None
