@@ -364,6 +364,29 @@ def test_clients_that_start_one_by_one_share_the_link(config):
     assert {mode for _, mode, _ in uplink.allotted} == {"shared"}
 
 
+def test_the_clock_goes_on_for_those_in_flight_while_the_server_evaluates(config):
+    """Two clients at once, 0.4 s each: six updates take 1.2 s, however long the server looks at the model between."""
+    grid = grid_of(config, "fedbuff")
+    grid.delay = 0.4
+
+    def evaluate(server_round, arrays):
+        time.sleep(0.5)
+        return MetricRecord({"loss": 1.0})
+
+    options = {"concurrency": 2}
+    began = time.monotonic()
+    *rounds, _ = train(config, "fedbuff", grid, rounds=6, options=options, cohort_size=1, evaluate_fn=evaluate)[0]
+    assert 1.1 < sum(record["round_time"] for record in rounds) < time.monotonic() - began - 2.0
+
+
+def test_who_is_late_loses_its_share_of_the_link(config):
+    grid, uplink = grid_of(config, "full"), NotedLink()
+    grid.silent = {1014}
+    *rounds, _ = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=1.5, uplink=uplink)[0]
+    assert all(2 in asked for asked in uplink.asked)
+    assert all(set(record["note"]["uploads"]) == set("013456789") for record in rounds)
+
+
 @pytest.mark.parametrize(("tells", "known"), [(("loss",), (True, False)), (("accuracy",), (False, False))])
 def test_what_nobody_tells_is_left_open(config, tmp_path, tells, known):
     records, _ = train(config, "uniform", tells=tells, records=tmp_path / "run")

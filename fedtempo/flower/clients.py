@@ -73,7 +73,8 @@ class FlowerClients:
         self.flying: dict[str, Job] = {}  # by the id of the message
         self.lost: list[int] = []  # in flight when an earlier process died
         self.judge = Judge(layout)
-        self.round, self.began = 0, 0.0  # of the round that is under way, or was the last
+        self.round = 0  # that is under way, or was the last
+        self.looked = self.began = self.ended = 0.0  # on the monotonic clock: when work on the round and its time began
         self.metrics: dict[str, float] = {}  # of the last round: what clients told of their own, on average
         self.rounds_of_nobody = 0
         self.mode: LinkMode = training.link  # of the last uploads
@@ -86,10 +87,14 @@ class FlowerClients:
         return np.array([*(job.client for job in self.flying.values()), *self.lost], dtype=np.int64)
 
     def look(self, start: Start) -> Conditions:
-        """Tell who is there; the clock of the round starts."""
-        self.round, self.began, self.kept = start.rounds_done + 1, time.monotonic(), {}
+        """Tell who is there; the clock of the round starts.
+
+        While clients are in flight it goes on: they do, too, when the server evaluates or saves between rounds.
+        """
+        self.round, self.looked, self.kept = start.rounds_done + 1, time.monotonic(), {}
+        self.began = self.ended if self.flying else self.looked
         while not (now := self._conditions()).available.any() and not len(self.in_flight):  # type: ignore[union-attr]
-            if time.monotonic() > self.began + self.deadline:
+            if time.monotonic() > self.looked + self.deadline:
                 raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s{self._others()}")
             time.sleep(POLL_SECONDS)
         return now
@@ -264,10 +269,9 @@ class FlowerClients:
             )
 
     def _outcome(self, plan: RoundPlan, jobs: list[Job]) -> Outcome:
-        seconds = time.monotonic() - self.began
+        seconds = self._seconds(jobs)
         self._check_somebody_answered(jobs)
-        there = [job.client for job in jobs if job.arrived is not None]  # others may still be at it, and keep theirs
-        uploads = {} if self.link is None else self.link.measured(there)
+        uploads = self._uploads(jobs)
         failed = np.array([job.update is None for job in jobs], dtype=bool)
         update = np.zeros((len(jobs), self.layout.size), dtype=np.float32)
         for row, job in zip(update, jobs, strict=True):
@@ -319,6 +323,19 @@ class FlowerClients:
             )
             for name, some in told.items()
         }
+
+    def _seconds(self, jobs: Sequence[Job]) -> float:
+        """Return what the round took, but for the time in which all was there already and the server was busy."""
+        ready = max((job.arrived for job in jobs if job.arrived is not None), default=self.looked)
+        self.ended = time.monotonic()
+        return self.ended - self.began - max(self.looked - max(ready, self.began), 0.0)
+
+    def _uploads(self, jobs: Sequence[Job]) -> dict[int, Upload]:
+        """Return the uploads of those who answered; the others lose their shares, which the next cohort needs."""
+        if self.link is None:
+            return {}
+        found = self.link.measured([job.client for job in jobs])
+        return {job.client: found[job.client] for job in jobs if job.arrived is not None and job.client in found}
 
     def _served(self, uploads: Mapping[int, Upload]) -> dict[int, float]:
         """Return the seconds of each upload, on a shared link without those that it waited for others to end."""
