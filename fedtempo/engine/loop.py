@@ -24,7 +24,7 @@ from fedtempo.policies.policy import (
 )
 from fedtempo.randomness import stream
 
-HOPELESS = 1000.0  # times the loss of w₀: no run comes back from there
+HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
 QUESTIONS = 100  # that a policy may ask before it plans a round
 
 
@@ -87,7 +87,7 @@ class Loop:
             "time": self.time - self.pilot_time,
             "pilot_rounds": self.pilot_rounds,
             "pilot_time": self.pilot_time,
-            "loss": None if self.last is None else self.last.loss,
+            "loss": None if self.last is None or not math.isfinite(self.last.loss) else self.last.loss,
             "accuracy": _accuracy(self.last),
             "time_to_loss": self.reached["loss"],
             "time_to_accuracy": self.reached["accuracy"],
@@ -102,10 +102,12 @@ class Loop:
         """Return all that a resumed run needs: JSON values, and arrays."""
         values = {name: getattr(self, name) for name in STATE} | {
             "policy": self.policy.state(),  # type: ignore[attr-defined]
+            "initial_loss": self.initial_loss,
             "last": None if self.last is None else [self.last.loss, self.last.accuracy],
         }
         parts = {"server_": self.aggregator.state(), "clients_": self.clients.state()}
-        return values, {"model": self.model} | {start + k: v for start, part in parts.items() for k, v in part.items()}
+        models = {"model": self.model, "initial": self.initial}  # who resumes may not know the one it started from
+        return values, models | {start + k: v for start, part in parts.items() for k, v in part.items()}
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take up what ``state`` returned."""
@@ -113,6 +115,8 @@ class Loop:
             setattr(self, name, values[name])
         self.last = None if values["last"] is None else Evaluation(*values["last"])
         self.model = arrays["model"]  # type: ignore[assignment]
+        self.initial = arrays.get("initial", self.initial)  # type: ignore[assignment]
+        self.initial_loss = values.get("initial_loss", self.initial_loss)
         for start, part in (("server_", self.aggregator), ("clients_", self.clients)):
             part.restore({k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)})
         self.policy.restore(values["policy"])  # type: ignore[attr-defined]
@@ -266,7 +270,8 @@ class Loop:
 
     def _check_numbers(self, report: RoundReport) -> None:
         said = None
-        if report.loss is not None and not report.loss <= HOPELESS * self.initial_loss:
+        first = self.initial_loss
+        if report.loss is not None and not report.loss <= first + (HOPELESS - 1) * (abs(first) or 1.0):
             said = f"the loss is {report.loss:.3g}, at first it was {self.initial_loss:.3g}"
         elif not math.isfinite(report.aggregate_norm):
             said = "the updates are no longer finite numbers"

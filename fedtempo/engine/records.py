@@ -321,4 +321,12 @@ def _plain(values: Header) -> Header:
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(record, separators=(",", ":"), ensure_ascii=False, default=_plain_value)
+    return text.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair, from who knows where
+
+
+def _plain_value(value: object) -> object:
+    """Return numbers and arrays of NumPy as Python's own."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"records hold JSON values, got {type(value).__name__}")

@@ -17,8 +17,13 @@ QUICK = 0.5  # seconds to write one; those of large fleets that take longer come
 Progress = Callable[[Any, dict[str, Any]], None]  # called with the loop and the record of each round
 
 
-def run_into(files: RunFiles, loop: Loop, progress: Progress) -> dict[str, Any]:
-    """Run to the end, or go on where an earlier call was stopped; return the summary."""
+def run_into(
+    files: RunFiles, loop: Loop, progress: Progress, at_end: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Run to the end, or go on where an earlier call was stopped; return the summary.
+
+    ``at_end`` is called before the summary is written: should it fail, the run has not ended.
+    """
     if (summary := files.finished()) is not None:
         return summary
     files.lock()
@@ -30,7 +35,7 @@ def run_into(files: RunFiles, loop: Loop, progress: Progress) -> dict[str, Any]:
             _restore(loop, state, files)
         elif loop.resumable:
             files.save(*loop.state())
-        return _run(loop, files, progress)
+        return _run(loop, files, progress, at_end)
     finally:
         files.close()
 
@@ -45,11 +50,13 @@ def _restore(loop: Loop, state: tuple[dict[str, Any], dict[str, Any]], files: Ru
         ) from error
 
 
-def _run(loop: Loop, files: RunFiles, progress: Progress) -> dict[str, Any]:
+def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], None]) -> dict[str, Any]:
     saved, pause, record = time.monotonic(), CHECKPOINT_SECONDS, {}
     try:
         with _stop_between_rounds() as stopped:
             for record in loop.rounds():
+                if "end" in record:
+                    at_end()
                 files.write(record)
                 progress(loop, record)
                 if "end" in record:

@@ -11,7 +11,13 @@ from fedtempo.checks import InputError, Vector
 from fedtempo.learning.trainer import Parameters
 
 Buffers = dict[str, npt.NDArray[np.float64]]
-BUFFER_ENDINGS = ("running_mean", "running_var")
+VARIANCE_ENDING = "running_var"
+BUFFER_ENDINGS = ("running_mean", VARIANCE_ENDING)
+
+
+def is_trained(name: str, dtype: npt.DTypeLike) -> bool:
+    """Return whether an array of this name and type holds parameters, rather than what a layer keeps count of."""
+    return np.issubdtype(np.dtype(dtype), np.floating) and not name.endswith(BUFFER_ENDINGS)
 
 
 class Layout:
@@ -25,9 +31,9 @@ class Layout:
     def __init__(self, record: ArrayRecord) -> None:
         """Take the layout of a model."""
         self.first = {name: array.numpy() for name, array in record.items()}
+        self.trained = [name for name, array in self.first.items() if is_trained(name, array.dtype)]
         real = [name for name, array in self.first.items() if np.issubdtype(array.dtype, np.floating)]
-        self.trained = [name for name in real if not name.endswith(BUFFER_ENDINGS)]
-        self._averaged = [name for name in real if name.endswith(BUFFER_ENDINGS)]
+        self._averaged = [name for name in real if name not in self.trained]
         self.start_again()
         if not self.trained:
             raise InputError("initial_arrays must hold at least one array of real numbers, got none")

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
+from fedtempo.flower.arrays import is_trained
 from fedtempo.flower.messages import ARRAYS, ASK, CONFIG, DESCRIBE, FETCH, KEEP, KEPT, MEASURED, ROUND_INDEX
 
 ClientFunction = Callable[[Message, Context], Message]
@@ -101,7 +102,7 @@ def _keep(reply: Message, sent: ArrayRecord, context: Context) -> None:
     squares = [
         float(np.sum((arrays[name].numpy().astype(np.float64) - sent[name].numpy()) ** 2))
         for name in arrays
-        if np.issubdtype(np.dtype(arrays[name].dtype), np.floating)
+        if is_trained(name, arrays[name].dtype)
     ]
     reply.content.metric_records[MEASURED]["update-norm"] = float(np.sqrt(sum(squares)))
 

@@ -84,7 +84,9 @@ class ClientsEvaluation:
         self._leave_out_absurd(found)
         share = self.fleet.data_share[list(found)] / self.fleet.data_share[list(found)].sum()
         losses, accuracies = np.array([(one.loss, one.accuracy) for one in found.values()]).T
-        return Evaluation(float(share @ losses), float(share @ accuracies))
+        told = np.isfinite(accuracies)
+        accuracy = float(np.average(accuracies[told], weights=share[told])) if told.any() else math.nan
+        return Evaluation(float(share @ losses), accuracy)
 
     def _leave_out_absurd(self, found: dict[int, Evaluation]) -> None:
         """Leave out losses that are far beyond those of most clients, now and at first: one must not end a run."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedtempo.checks import Integers, Vector
-from fedtempo.engine.clients import Start
+from fedtempo.engine.clients import Arrays, Start
 from fedtempo.flower.clients import FlowerClients
 from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters
 from fedtempo.policies.policy import Probe, RoundPlan
@@ -37,3 +37,11 @@ class GridWorkers:
     def evaluate(self, model: Parameters) -> Evaluation | None:
         """Return how good a model is."""
         return self.clients.evaluate(model)
+
+    def state(self) -> Arrays:
+        """Return what the server keeps of the nodes' models."""
+        return self.clients.state()
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take it up."""
+        self.clients.restore(arrays)

@@ -2,9 +2,11 @@
 
 import math
 import queue
+import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from logging import INFO, WARNING
@@ -27,6 +29,8 @@ LONGEST_POLL_SECONDS = 0.5  # every look costs the SuperLink about ten milliseco
 AT_ONCE = 4  # nodes that are asked who they are in one go: each message may start a process on a small machine
 DESCRIBE_SECONDS = 120.0  # that they have to answer
 LONGEST_REASON = 300  # characters of what a client says went wrong
+# What Flower raises where it makes objects of the bytes that a client sent; whatever else is the network's.
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, EOFError, ArithmeticError, struct.error, zlib.error)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,11 +118,11 @@ class Messenger:
                 answered, found, at = self._arrived.get(block=left > 0, timeout=max(left, 0.0))
             except queue.Empty:
                 return replies
-            if isinstance(found, BaseException):
+            if isinstance(found, BaseException) and not isinstance(found, UNREADABLE):
                 raise found
             if answered in sent:
-                error = _reason(found) if found.has_error() else None
-                replies.append(Reply(sent[answered], answered, RecordDict() if error else found.content, at, error))
+                error, content = _opened(found)
+                replies.append(Reply(sent[answered], answered, content, at, error))
 
     def forget(self, sent: Iterable[str]) -> None:
         """Ask for these replies no longer."""
@@ -173,13 +177,17 @@ def notice_ends_of_uploads() -> None:
     )
 
 
-def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int) -> list[int]:
-    """Return the ids of the nodes that are there once there are so many, or at least some when time is over."""
-    end, seen = time.monotonic() + seconds, -1
-    while len(nodes := sorted(grid.get_node_ids())) < count:
+def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int, settle: float = 0.0) -> list[int]:
+    """Return the ids of the nodes that are there once there are so many, or at least some when time is over.
+
+    With ``settle``, more may come: all are there when none has come for so long.
+    """
+    now = time.monotonic()
+    end, seen, changed = now + seconds, -1, now
+    while len(nodes := sorted(grid.get_node_ids())) < count or time.monotonic() < changed + settle:
         if len(nodes) != seen:
-            seen = len(nodes)
-            log(INFO, f"waiting for nodes: {seen} of {count}")
+            seen, changed = len(nodes), time.monotonic()
+            log(INFO, f"waiting for nodes: {seen} of {count}" if seen < count else f"{seen} nodes are there")
         if time.monotonic() >= end:
             if len(nodes) >= least:
                 break
@@ -191,18 +199,20 @@ def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int) -> lis
     return nodes
 
 
-def describe_nodes(grid: Grid, nodes: Sequence[int]) -> Iterator[Described]:
-    """Ask nodes who they are, a few at a time; who does not answer is left out."""
+def describe_nodes(grid: Grid, nodes: Sequence[int]) -> tuple[list[Described], str]:
+    """Ask nodes who they are, a few at a time; return what they say, and what the last one said who did not."""
+    found, problem = list[Described](), ""
     for first in range(0, len(nodes), AT_ONCE):
         some = nodes[first : first + AT_ONCE]
         asking = Messenger(grid, {node: number for number, node in enumerate(some)})
-        found = asking.collect(ask_who(asking, range(len(some))), DESCRIBE_SECONDS)
+        replies = asking.collect(ask_who(asking, range(len(some))), DESCRIBE_SECONDS)
         for number, node in enumerate(some):
-            reply = found.get(number)
-            if reply is None:
-                log(WARNING, f"node {node} does not say who it is within {DESCRIBE_SECONDS:g} s: it is left out")
-            else:
-                yield described(node, reply)
+            try:
+                found.append(described(node, replies.get(number)))
+            except InputError as error:
+                problem = str(error)
+                log(WARNING, f"{problem}; it is left out")
+    return found, problem
 
 
 def ask_who(asking: Messenger, numbers: Sequence[int]) -> dict[str, int]:
@@ -210,19 +220,30 @@ def ask_who(asking: Messenger, numbers: Sequence[int]) -> dict[str, int]:
     return asking.send(numbers, MessageType.TRAIN, None, [{ASK: DESCRIBE}] * len(numbers))
 
 
-def described(node: int, reply: Reply) -> Described:
+def described(node: int, reply: Reply | None) -> Described:
     """Return what a node says of itself."""
+    if reply is None:
+        raise InputError(f"node {node} must say who it is within {DESCRIBE_SECONDS:g} s, got no answer")
     if reply.error is not None or MEASURED not in reply.content:
         raise InputError(
             f"node {node} must say who it is, got {reply.error or 'a reply without it'}; if its ClientApp "
             f"lacks mods=[tempo_client()], add them, or give the strategy nodes="
         )
     told = reply.numbers()
+    if told.get("num-examples", 1) < 1:
+        raise InputError(f"node {node} must have at least 1 example, got {told['num-examples']:g}")
     return Described(node, _whole(told.get("partition-id")), _whole(told.get("num-examples")))
 
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else int(number)
+
+
+def _opened(found: Message | BaseException) -> tuple[str | None, RecordDict]:
+    """Return what is wrong with a reply, None if nothing is, and its content."""
+    if isinstance(found, BaseException):
+        return f"refused: a reply must be readable, got {type(found).__name__}: {found}"[:LONGEST_REASON], RecordDict()
+    return (_reason(found), RecordDict()) if found.has_error() else (None, found.content)
 
 
 def _reason(message: Message) -> str:

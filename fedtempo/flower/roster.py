@@ -17,6 +17,8 @@ from fedtempo.fleet import Fleet
 from fedtempo.flower.messenger import Described, Messenger, Reply, ask_who, describe_nodes, described, wait_for_nodes
 
 ROSTER_FILE = "nodes.json"  # beside the records
+WITHOUT_COUNTS = 1_000_000  # examples of all clients, where shares of the data are all that is known
+SETTLE_SECONDS = 3.0  # in which no node has come: then those who are there are the clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,18 @@ class Roster:
 
     @property
     def samples(self) -> list[int]:
-        """The number of examples of each client, 1 where it is not known."""
-        return [(one.examples if one else None) or 1 for one in map(self.clients.get, range(len(self.fleet)))]
+        """The number of examples of each client, as its share of the data says where not all tell it."""
+        told = [(one.examples if one else None) or 0 for one in map(self.clients.get, range(len(self.fleet)))]
+        if not all(told) or not np.allclose(np.array(told) / sum(told), self.fleet.data_share):
+            return [max(round(share * WITHOUT_COUNTS), 1) for share in self.fleet.data_share.tolist()]
+        return told
+
+    def write(self, folder: Path) -> None:
+        """Write who is who beside the records."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(folder / ROSTER_FILE) as stream:
+            rows = [{"client": client} | asdict(one) for client, one in sorted(self.clients.items())]
+            json.dump(rows, stream, indent=1)
 
 
 def given_roster(grid: Grid, nodes: Mapping[int, int], fleet: Fleet | None) -> Roster:
@@ -49,23 +61,22 @@ def given_roster(grid: Grid, nodes: Mapping[int, int], fleet: Fleet | None) -> R
 def find_roster(grid: Grid, *, fleet: Fleet | None, least: int, seconds: float, folder: Path | None) -> Roster:
     """Ask nodes who they are, but for those that a run in the folder knows already.
 
-    Without a fleet, clients are those who are there once there are enough of them; with one, all have the time to
-    come, and who does not is away.
+    Without a fleet, clients are those who are there once there are enough of them and no more come; with one, all
+    have the time to come, and who does not is away.
     """
     known = _read(folder)
     wanted = least if known or fleet is None else len(fleet)
-    there = wait_for_nodes(grid, wanted, seconds, least=min(least, wanted))
+    settle = 0.0 if known or fleet is not None else SETTLE_SECONDS
+    there = wait_for_nodes(grid, wanted, seconds, least=min(least, wanted), settle=settle)
     ids = {one.node for one in known.values()}
-    told = list(describe_nodes(grid, [node for node in there if node not in ids]))
+    told, problem = describe_nodes(grid, [node for node in there if node not in ids])
     if not known and len(told) < min(least, wanted):
-        raise InputError(f"at least {min(least, wanted)} nodes must say who they are, got {len(told)}")
+        raise InputError(f"at least {min(least, wanted)} nodes must say who they are, got {len(told)}; {problem}")
     clients = known | _numbered(told, known, fleet)
     roster = Roster(clients, fleet or _fleet_of(clients))
     away = sorted(set(range(len(roster.fleet))) - {roster.nodes[node] for node in there if node in roster.nodes})
     if away:
         log(WARNING, f"clients {away} are away; they are drawn once they are there")
-    if folder is not None:
-        _write(folder, clients)
     return roster
 
 
@@ -100,7 +111,7 @@ class Newcomers:
             clients[client] = self._told.pop(client)
             log(INFO, f"node {node} takes the place of client {client}")
         if placed and self.folder is not None:
-            _write(self.folder, clients)
+            self.roster.write(self.folder)
         return placed
 
     def forget_all(self) -> None:
@@ -125,7 +136,7 @@ def _numbered(told: list[Described], known: Mapping[int, Described], fleet: Flee
             client_of = {number: number for number in range(len(fleet))} | client_of
         for one in told:
             if one.partition not in client_of:
-                log(INFO, f"node {one.node} is none of the clients of the run that goes on: it is not drawn")
+                log(WARNING, f"node {one.node} is none of the {len(client_of)} clients of this run: it is not drawn")
         found = {client_of[one.partition]: one for one in told if one.partition in client_of}
         # The records say how many examples clients have, as it was known at the first start.
         return {
@@ -164,9 +175,3 @@ def _read(folder: Path | None) -> dict[int, Described]:
         return {row.pop("client"): Described(**row) for row in rows}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{folder / ROSTER_FILE} must be as fedtempo wrote it; delete it to ask nodes again") from None
-
-
-def _write(folder: Path, clients: Mapping[int, Described]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / ROSTER_FILE) as stream:
-        json.dump([{"client": client} | asdict(one) for client, one in sorted(clients.items())], stream, indent=1)

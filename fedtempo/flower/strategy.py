@@ -130,7 +130,7 @@ class TempoStrategy(Strategy):
         messenger = Messenger(grid, roster.nodes, len(roster.fleet))
         asked = None
         if self.evaluated_by == "clients":
-            asked = ClientsEvaluation(messenger, roster.fleet, dict(evaluate_config or {}), self.deadline)
+            asked = ClientsEvaluation(messenger, roster.fleet, dict(evaluate_config or {}), min(self.deadline, timeout))
         nodes = FlowerClients(
             messenger=messenger, layout=layout, fleet=roster.fleet, training=self.training, config=config,
             evaluate=GlobalLoss(layout, result, evaluate_fn, asked), deadline=min(self.deadline, timeout),
@@ -242,35 +242,39 @@ class TempoStrategy(Strategy):
                 show(loop, record)
             return layout.pack(loop.model)
         log(INFO, f"records: {folder}")
-        summary = run_into(RunFiles(folder, self._header(roster.samples, num_rounds)), loop, show)
-        ended_before = loop.ended is None
-        if ended_before:
-            log(INFO, f"that run ended before, by {summary['end']}: its model is returned, nothing was trained")
-        return _kept(folder / MODEL_FILE, layout.pack(loop.model), ended_before=ended_before)
+        files, path = RunFiles(folder, self._header(roster, num_rounds)), folder / MODEL_FILE
+        roster.write(folder)
+        summary = run_into(files, loop, show, lambda: _write_model(path, layout.pack(loop.model)))
+        if loop.ended is not None:
+            return layout.pack(loop.model)
+        log(INFO, f"that run ended before, by {summary['end']}: its model is returned, nothing was trained")
+        return _read_model(path)
 
-    def _header(self, samples: list[int], num_rounds: int) -> dict[str, Any]:
-        """Return what a reader of the records must know: what was given, or what the strategy itself knows."""
-        header = self.header or {
-            "experiment": "Flower app", "preset": None, "policy": _name(self.policy), "seed": self.seed,
-            "config": {
-                "training": asdict(self.training), "times": {}, "policy": {_name(self.policy): self.options},
-                "stop": {"max_rounds": num_rounds} | {k: v for k, v in self.stop.items() if v is not None},
-            },
-            "data": "of the nodes", "data_checksum": f"{zlib.crc32(repr(samples).encode()):08x}", "samples": samples,
-        }  # fmt: skip
-        return dict(header) | ({"clock": "wall"} if self.clock == "wall" else {})
+    def _header(self, roster: Roster, num_rounds: int) -> dict[str, Any]:
+        """Return what a reader of the records must know: what was given, and what the strategy itself knows."""
+        fleet, name = roster.fleet, _name(self.policy)
+        told = np.array([fleet.data_share, fleet.gradient_bound, fleet.compute_time, fleet.upload_time])
+        config = {"training": asdict(self.training), "times": {}, "policy": {name: self.options}}
+        header = {
+            "experiment": "Flower app", "preset": None, "policy": name, "seed": self.seed, "config": config,
+            "data": "of the nodes", "data_checksum": f"{zlib.crc32(told.tobytes()):08x}", "samples": roster.samples,
+        } | dict(self.header or {})  # fmt: skip
+        limits = {"max_rounds": num_rounds} | {name: value for name, value in self.stop.items() if value is not None}
+        config = {"times": {}} | dict(header["config"])
+        config["stop"] = {**config.get("stop", {}), **limits}
+        return header | {"config": config} | ({"clock": "wall"} if self.clock == "wall" else {})
 
 
-def _kept(path: Path, arrays: ArrayRecord, *, ended_before: bool) -> ArrayRecord:
-    """Write the trained model beside the records; return the one that is there if the run had ended before."""
-    if ended_before:
-        if not path.exists():
-            raise InputError(f"{path.parent} must hold the model of the run that has ended there, got none; delete it")
-        with np.load(path) as saved:
-            return ArrayRecord({name: Array(saved[name]) for name in saved.files})
+def _write_model(path: Path, arrays: ArrayRecord) -> None:
     with whole_file(path, "wb") as stream:
         np.savez(stream, **{name: array.numpy() for name, array in arrays.items()})  # type: ignore[arg-type]
-    return arrays
+
+
+def _read_model(path: Path) -> ArrayRecord:
+    if not path.exists():
+        raise InputError(f"{path.parent} must hold the model of the run that has ended there, got none; delete it")
+    with np.load(path) as saved:
+        return ArrayRecord({name: Array(saved[name]) for name in saved.files})
 
 
 def _name(policy: object) -> str:

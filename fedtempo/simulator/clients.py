@@ -17,6 +17,8 @@ from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.simulator.channel import Channel, ChannelState
 from fedtempo.simulator.flight import Flight
 
+OF_WORKERS = "workers_"  # before the names of what they know, in the state
+
 
 @dataclass(eq=False, slots=True)
 class Asked:
@@ -41,6 +43,12 @@ class Workers(Protocol):
 
     def evaluate(self, model: Parameters) -> Evaluation | None:
         """Return the loss over all training data and the accuracy on the test data."""
+
+    def state(self) -> Arrays:
+        """Return what a resumed run needs of them."""
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take it up."""
 
 
 class LocalWorkers:
@@ -67,6 +75,13 @@ class LocalWorkers:
     def evaluate(self, model: Parameters) -> Evaluation:
         """Return how good a model is."""
         return self.trainer.evaluate(model)
+
+    def state(self) -> Arrays:
+        """Return nothing: batches go by the number of the round."""
+        return {}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take nothing up."""
 
 
 class SimulatedClients:
@@ -161,12 +176,15 @@ class SimulatedClients:
         return self.workers.evaluate(model)
 
     def state(self) -> Arrays:
-        """Return who is in flight."""
-        return self.flight.state()
+        """Return who is in flight, and what the workers know."""
+        return self.flight.state() | {OF_WORKERS + name: values for name, values in self.workers.state().items()}
 
     def restore(self, arrays: Arrays) -> None:
         """Take it up."""
-        self.flight = Flight(**arrays) if arrays else Flight.of_nobody(self.workers.num_parameters)  # type: ignore[arg-type]
+        flight = {name: values for name, values in arrays.items() if not name.startswith(OF_WORKERS)}
+        self.flight = Flight(**flight) if flight else Flight.of_nobody(self.workers.num_parameters)  # type: ignore[arg-type]
+        known = {name.removeprefix(OF_WORKERS): values for name, values in arrays.items() if name not in flight}
+        self.workers.restore(known)
 
     def _conditions(self) -> Conditions:
         return Conditions(
