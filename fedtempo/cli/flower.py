@@ -26,6 +26,7 @@ SMALL: dict[str, Any] = {
         "upload": {"kind": "uniform", "low": 0.5, "high": 2.0},
     },
     "training": {"local_steps": 20, "schedule": "constant", "step_size": 0.02, "duplicates": "physical"},
+    "policy": {name: {"losses": [2.1, 1.8, 1.5], "max_rounds": 20} for name in ("proposed", "statistical")},
 }
 
 
@@ -62,6 +63,7 @@ def run_on_testbed(
     from fedtempo.flower.sweeper import swept_folder
     from fedtempo.flower.testbed import Testbed, TestbedSettings
     from fedtempo.flower.testbed_report import report_on, summary_of
+    from fedtempo.policies.proposed import PILOTS, PilotSettings
     from fedtempo.policies.registry import check_name
 
     check_name(policy)
@@ -81,8 +83,9 @@ def run_on_testbed(
         folder = at_the_end.enter_context(swept_folder("fedtempo-testbed-"))
         bed = Testbed(settings, folder)
         bed.check_policy(policy)
-        training, _ = for_policy(bed.experiment, policy)
+        training, options = for_policy(bed.experiment, policy)
         shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
+        pilots = PilotSettings(**options).max_rounds * len(PILOTS) if "losses" in options else 0
         at_the_end.enter_context(_explained(records))
         with _said(f"starting a SuperLink and {nodes} SuperNodes"):
             at_the_end.enter_context(bed)
@@ -92,7 +95,7 @@ def run_on_testbed(
                 rounds=rounds,
                 seed=seed,
                 records=records or folder / "records",
-                timeout=rounds * (deadline + ENGINE_SECONDS),
+                timeout=(pilots + rounds) * (deadline + ENGINE_SECONDS),
                 show=show,
             )
     report = report_on(found, bed.fleet, training)
@@ -151,6 +154,7 @@ def link(
 ) -> None:
     """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
     check_installed("flwr", "flower", "link")
+    from fedtempo.flower.credentials import write_secret
     from fedtempo.flower.link import ShapedLink
     from fedtempo.flower.link_control import LinkServer
 
@@ -164,8 +168,7 @@ def link(
     shaped = ShapedLink((server, int(number)), alone, host=host, first_port=first_port)
     with shaped, LinkServer(shaped, port=port) as control:
         token.unlink(missing_ok=True)  # one that is there may be open to others
-        token.touch(mode=0o600)
-        token.write_text(control.token)
+        write_secret(token, control.token.encode())
         for client, place in enumerate(shaped.ports):
             print(f"client {client}: --superlink {host}:{place}")
         print(f'run config: link="{":".join(map(str, control.address))}" link-token="{token.absolute()}"', flush=True)

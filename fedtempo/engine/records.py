@@ -321,8 +321,7 @@ def _plain(values: Header) -> Header:
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    text = json.dumps(record, separators=(",", ":"), ensure_ascii=False, default=_plain_value)
-    return text.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair, from who knows where
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False, default=_plain_value).encode() + b"\n"
 
 
 def _plain_value(value: object) -> object:

@@ -116,7 +116,8 @@ class FlowerClients:
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
         """Send all members their work, and wait for them until the deadline."""
         jobs = self._jobs(plan.members, plan, start)
-        sent = self._send(jobs, start, self.training.link if plan.bandwidth is None else "paper", at_once=True)
+        own_shares = plan.bandwidth is not None or self.fleet.bandwidth_cap is not None
+        sent = self._send(jobs, start, "paper" if own_shares else self.training.link, at_once=True)
         limit = self.deadline if plan.deadline is None else min(plan.deadline, self.deadline)
         replies = self.messenger.collect(
             {message: job.client for message, job in sent.items()}, self.began + limit - time.monotonic()
@@ -222,7 +223,8 @@ class FlowerClients:
             cap = None if fleet.bandwidth_cap is None else fleet.bandwidth_cap[clients]
             return allocate_to_one_cohort(ready, fleet.upload_time[clients], total, cap)[1]
         if plan is not None and self.training.link == "equal":
-            return np.full(len(clients), total / max(len(clients), 1))
+            alike = np.full(len(clients), total / max(len(clients), 1))
+            return alike if fleet.bandwidth_cap is None else np.minimum(alike, fleet.bandwidth_cap[clients])
         return np.full(len(clients), total)
 
     def _send(self, jobs: list[Job], start: Start, mode: LinkMode, *, at_once: bool = False) -> dict[str, Job]:

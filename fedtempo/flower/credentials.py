@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedtempo.checks import InputError, check_count, check_positive
 
+MOST_DAYS = 36_500
 CLOCK_SKEW = timedelta(minutes=5)  # certificates hold from a little earlier, since clocks of devices differ
 
 
@@ -52,7 +53,8 @@ def make_credentials(
     call into a new folder. A folder that holds credentials already is refused.
     """
     check_count("num_nodes", num_nodes)
-    check_positive("valid_days", valid_days)
+    if check_positive("valid_days", valid_days) > MOST_DAYS:
+        raise InputError(f"valid_days must be at most {MOST_DAYS:,}, got {valid_days:g}")
     if not hosts:
         raise InputError("hosts must name the server at least once, got none; give its address or its host name")
     names = [_general_name(host) for host in hosts]
@@ -71,9 +73,9 @@ def make_credentials(
         server_key=folder / "server.key",
         node_keys=tuple(make_node_key(folder / f"node-{number}") for number in range(num_nodes)),
     )
-    _write(made.ca_certificate, ca.public_bytes(serialization.Encoding.PEM))
-    _write(made.server_certificate, certificate.public_bytes(serialization.Encoding.PEM))
-    _write(made.server_key, _private_bytes(server_key, serialization.PrivateFormat.PKCS8))
+    write_secret(made.ca_certificate, ca.public_bytes(serialization.Encoding.PEM))
+    write_secret(made.server_certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    write_secret(made.server_key, _private_bytes(server_key, serialization.PrivateFormat.PKCS8))
     return made
 
 
@@ -82,9 +84,9 @@ def make_node_key(path: Path | str) -> NodeKey:
     path = Path(path)
     key = ec.generate_private_key(ec.SECP384R1())
     made = NodeKey(private=path, public=path.with_name(path.name + ".pub"))
-    _write(made.private, _private_bytes(key, serialization.PrivateFormat.OpenSSH))
+    write_secret(made.private, _private_bytes(key, serialization.PrivateFormat.OpenSSH))
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    _write(made.public, public + b"\n")
+    write_secret(made.public, public + b"\n")
     return made
 
 
@@ -153,7 +155,7 @@ def _private_bytes(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateF
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_secret(path: Path, content: bytes) -> None:
     """Write a new file that only its owner can read, from its first moment on."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(content)

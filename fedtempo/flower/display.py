@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.testbed_report import round_report
+from fedtempo.flower.testbed_report import Rounds
 
 Show = Callable[[Mapping[str, Any]], None]
 
@@ -21,8 +21,9 @@ class NodesTable:
 
     def __init__(self, fleet: Fleet, training: TrainingSettings, rounds: int, model_bits: float) -> None:
         """Start with nobody drawn."""
-        self.fleet, self.training, self.rounds, self.model_bits = fleet, training, rounds, model_bits
+        self.fleet, self.rounds, self.model_bits = fleet, rounds, model_bits
         self.done, self.pilots, self.seconds, self.loss = 0, 0, 0.0, ""
+        self.follow = Rounds(fleet, training)
         self.drawn = [0] * len(fleet)
         self.last: dict[int, Mapping[str, Any]] = {}
         self.state = [""] * len(fleet)
@@ -39,7 +40,7 @@ class NodesTable:
         for client in record["members"]:
             self.drawn[client] += 1
             self.state[client] = failures.get(str(client), "answered")
-        for member in round_report(self.done + self.pilots, record, self.fleet, self.training)["members"]:
+        for member in self.follow.report(record)["members"]:
             self.last[member["client"]] = member
 
     def line(self) -> str:
@@ -101,6 +102,9 @@ def summary_lines(report: Mapping[str, Any], medians: Mapping[str, float]) -> li
         lines.append(f"uploads differ from what was predicted by {medians['upload_error']:.1%} in the median")
     if "spread_of_ends" in medians:
         lines.append(f"uploads of a round end within {medians['spread_of_ends']:.1%} of each other in the median")
+    if "predicted_time" in medians:
+        measured_one, predicted_one = medians["measured_time"], medians["predicted_time"]
+        lines.append(f"a round takes {measured_one:.1f} s in the median, {predicted_one:.1f} s without the engine")
     if "overhead" in medians:
         lines.append(f"the engine's own overhead is {medians['overhead']:.1f} s a round in the median")
     lines.append(f"{report['refused']} updates refused, {report['failures']} failures")

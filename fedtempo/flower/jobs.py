@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.flower.arrays import VARIANCE_ENDING, Buffers, Layout
-from fedtempo.flower.messenger import LONGEST_REASON
+from fedtempo.flower.messenger import said_in_short
 from fedtempo.learning.trainer import Parameters, norms
 
 LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update is refused
@@ -59,6 +59,7 @@ class Judge:
         """Start with none."""
         self.layout = layout
         self.accepted: list[float] = []  # norms of the last updates, over their paths
+        self.doubtful: list[float] = []  # that of the one refused last, for as long as none is accepted
         self.gradients: list[float] = []  # norms of the last gradients that clients told
 
     def can_judge(self, unjudged: int) -> bool:
@@ -71,7 +72,7 @@ class Judge:
             update, buffers = self.layout.flatten(arrays) - job.start, self.layout.buffers_of(arrays)
         except Exception as error:  # whatever reading it raises
             said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            job.failure = f"refused: {said}"[:LONGEST_REASON]
+            job.failure = said_in_short(f"refused: {said}")
             return
         if not np.isfinite(update).all():
             job.failure = "refused: an update must be finite"
@@ -84,13 +85,13 @@ class Judge:
         """Refuse updates that are far larger than most, of this round and before, for their step size and steps.
 
         The very first that comes alone has nothing to be compared with but the model that it starts from, or, where
-        that is next to nothing, a change of some units in each parameter. Refused, it is still one that the next is
+        that is next to nothing, a change of some units in each parameter. Refused, it is still what the next is
         compared with, so that a scale which nobody expected does not shut everyone out.
         """
         sizes = {job.client: float(norms(job.update[None])[0]) for job in jobs if job.update is not None}
         paths = {job.client: job.path for job in jobs}
-        known = sorted(filter(None, [*self.accepted, *(size / paths[client] for client, size in sizes.items())]))
-        refused = set()
+        before = self.accepted or self.doubtful
+        known = sorted(filter(None, [*before, *(size / paths[client] for client, size in sizes.items())]))
         for job in jobs:
             if not (size := sizes.get(job.client, 0.0)):
                 continue
@@ -100,9 +101,9 @@ class Judge:
                 usual = max(float(norms(job.start[None])[0]), some_units)
             if size > LARGEST_UPDATE * usual:
                 job.update, job.failure = None, f"refused: an update of norm {size:.3g}, where {usual:.3g} is usual"
-                refused.add(job.client)
-        kept = [size / paths[client] for client, size in sizes.items() if client not in refused or len(known) == 1]
-        self.accepted = [*self.accepted, *kept][-UPDATES_KEPT:]
+                self.doubtful = [sizes.pop(job.client) / job.path]
+        accepted = [size / paths[client] for client, size in sizes.items()]
+        self.accepted = [*self.accepted, *accepted][-UPDATES_KEPT:]
 
     def believe(self, told: Vector) -> npt.NDArray[np.bool_]:
         """Return which norms of gradients that clients tell can be; negative ones stand for none."""

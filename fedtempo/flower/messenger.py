@@ -242,13 +242,18 @@ def _whole(number: float | None) -> int | None:
 def _opened(found: Message | BaseException) -> tuple[str | None, RecordDict]:
     """Return what is wrong with a reply, None if nothing is, and its content."""
     if isinstance(found, BaseException):
-        return f"refused: a reply must be readable, got {type(found).__name__}: {found}"[:LONGEST_REASON], RecordDict()
-    return (_reason(found), RecordDict()) if found.has_error() else (None, found.content)
+        return said_in_short(f"refused: a reply must be readable, got {type(found).__name__}: {found}"), RecordDict()
+    if found.has_error():
+        return said_in_short(found.error.reason or f"error {found.error.code}", keep_end=True), RecordDict()
+    return None, found.content
 
 
-def _reason(message: Message) -> str:
-    said = COLOURS.sub("", message.error.reason or f"error {message.error.code}").strip()
-    return said if len(said) <= LONGEST_REASON else "… " + said[-LONGEST_REASON:]  # what counts stands at the end
+def said_in_short(text: str, *, keep_end: bool = False) -> str:
+    """Return what a client says, whatever that is, as text for logs and records: of a traceback, its end."""
+    text = COLOURS.sub("", text).strip().encode(errors="backslashreplace").decode()
+    if len(text) <= LONGEST_REASON:
+        return text
+    return "… " + text[-LONGEST_REASON:] if keep_end else text[:LONGEST_REASON]
 
 
 def _message(node: int, kind: str, arrays: ArrayRecord | None, config: Mapping[str, Any]) -> Message:

@@ -45,7 +45,7 @@ def main(grid: Grid, context: Context) -> None:
         target_accuracy=experiment.stop.target_accuracy,
         max_time=experiment.stop.max_time,
         uplink=_uplink(settings),
-        header=make_header(experiment, _with_rounds(table_of(settings), int(settings["rounds"])), policy, seed),
+        header=make_header(experiment, _as_run(settings), policy, seed),
         **_given(settings),
         **asdict(training),
     )
@@ -57,9 +57,10 @@ def main(grid: Grid, context: Context) -> None:
     )
 
 
-def _with_rounds(table: Mapping[str, Any], rounds: int) -> dict[str, Any]:
-    """Return the experiment with the end that the run config gives it."""
-    return merged(table, {"stop": {"max_rounds": rounds}})
+def _as_run(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the experiment with the end that the run config gives it; who is drawn twice uploads once."""
+    real = {"training": {"duplicates": "physical"}} if settings.get("clock") != "simulated" else {}
+    return merged(table_of(settings), {"stop": {"max_rounds": int(settings["rounds"])}} | real)
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,8 @@ class TempoStrategy(Strategy):
         self.training = TrainingSettings(
             **({"schedule": "constant", "link": "shared", "duplicates": "physical"} | training)
         )
+        if clock == "wall":  # nobody uploads the same thing twice
+            self.training = replace(self.training, duplicates="physical")
 
     def start(
         self,
@@ -126,6 +128,7 @@ class TempoStrategy(Strategy):
         began, layout, result = time.monotonic(), Layout(initial_arrays), Result()
         folder = None if self.records is None else Path(self.records).absolute()
         roster = self._find_clients(grid, folder)
+        self._check_link(roster.fleet)
         newcomers = Newcomers(grid, roster, self.fleet, folder) if self.nodes is None else None
         messenger = Messenger(grid, roster.nodes, len(roster.fleet))
         asked = None
@@ -202,6 +205,11 @@ class TempoStrategy(Strategy):
         if self.policy in PILOTED:
             raise InputError(f"pilots of {self.policy} end at losses: {TELL_THE_LOSS}")
         log(INFO, f"no loss is evaluated: {TELL_THE_LOSS}")
+
+    def _check_link(self, fleet: Fleet) -> None:
+        """Refuse what no real link does here."""
+        if self.clock == "wall" and self.training.link == "shared" and fleet.bandwidth_cap is not None:
+            raise InputError("a fleet with bandwidth_cap must have the link paper or equal, got shared")
 
     def _find_clients(self, grid: Grid, folder: Path | None) -> Roster:
         """Return the node of each client, and the fleet."""

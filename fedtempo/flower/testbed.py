@@ -21,7 +21,7 @@ from fedtempo.experiments.config import Experiment, for_policy, make_experiment
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
 from fedtempo.experiments.toml import merged
 from fedtempo.fleet import Fleet
-from fedtempo.flower.credentials import make_credentials
+from fedtempo.flower.credentials import make_credentials, write_secret
 from fedtempo.flower.link import ShapedLink
 from fedtempo.flower.link_control import LinkServer
 from fedtempo.flower.link_tc import TcLink
@@ -110,8 +110,7 @@ class Testbed:
         self.link = self._make_link()
         self._running.enter_context(self.link)
         self.control = self._running.enter_context(LinkServer(self.link))
-        (self.folder / "link-token").touch(mode=0o600)
-        (self.folder / "link-token").write_text(self.control.token)
+        write_secret(self.folder / "link-token", self.control.token.encode())
         self.node_ids = [self.superlink.register(key.public) for key in self.credentials.node_keys]
         self.nodes = [self._node(number) for number in range(self.num_nodes)]
         self._running.callback(lambda: stop_all(self.nodes))
@@ -224,7 +223,6 @@ class _Tail:
         """Yield what is new."""
         if not self.path.exists():
             return
-        for number, record in enumerate(read_lines(self.path)):
-            if number >= self.count:
-                self.count = number + 1
-                yield record
+        lines = list(read_lines(self.path))
+        first, self.count = min(self.count, len(lines)), len(lines)  # a run that goes on may cut some off
+        yield from lines[first:]
