@@ -4,13 +4,15 @@ import json
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from flower_grid import InProcessGrid
-from flwr.app import Error, Message, MetricRecord
+from flwr.app import Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from test_flower_strategy import config, grid_of, nodes_of, train
+from google.protobuf.message import DecodeError
+from test_flower_strategy import StoppedError, config, grid_of, nodes_of, train
 
 from fedtempo import Fleet, InputError
 from fedtempo.cli import main
@@ -20,6 +22,7 @@ from fedtempo.experiments.config import read_experiment
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower import messenger, roster, strategy
 from fedtempo.flower.client_app import app as client_app
+from fedtempo.flower.evaluation import ClientsEvaluation
 from fedtempo.flower.messages import ASK, CONFIG, DESCRIBE
 from fedtempo.flower.roster import ROSTER_FILE, find_roster
 from fedtempo.flower.strategy import MODEL_FILE
@@ -32,12 +35,21 @@ __all__ = ["config"]  # a fixture
 class SpoiledGrid(InProcessGrid):
     """A grid on which what one node trained cannot be made a message of."""
 
+    problem = None
+
     def pull_messages(self, message_ids):
         found = super().pull_messages(message_ids)
-        for message in found:
-            if message.metadata.src_node_id == 1014:
-                raise ValueError("an array must have a known type")
+        if any(message.metadata.src_node_id == 1014 for message in found):
+            raise self.problem
         return found
+
+
+def garbage():
+    """Return what Flower raises where it opens a record whose bytes are none, though its head is right."""
+    whole = MetricRecord({"loss": 1.0}).deflate()
+    with pytest.raises(DecodeError) as raised:
+        MetricRecord.inflate(whole[:-3] + b"\xff" * 9)
+    return raised.value
 
 
 def failing(partition, *, when=lambda config: True, reason="no more memory"):
@@ -55,14 +67,16 @@ def failing(partition, *, when=lambda config: True, reason="no more memory"):
     return app
 
 
-def test_a_reply_that_flower_cannot_read_is_refused(config):
+@pytest.mark.parametrize("problem", [ValueError("of no type"), RecursionError("of no end"), garbage()], ids=repr)
+def test_a_reply_that_flower_cannot_read_is_refused(config, problem):
     like = grid_of(config, "full")
     contexts = list(like.contexts.values())
     grid = SpoiledGrid(client_app, [one.node_config for one in contexts], contexts[0].run_config)
+    grid.problem = problem
     *rounds, summary = train(config, "full", grid, rounds=2, nodes=nodes_of(grid))[0]
     assert summary["rounds"] == 2
     assert [record["failed"] for record in rounds] == [[2], [2]]
-    assert "an array must have a known type" in rounds[0]["note"]["failures"]["2"]
+    assert rounds[0]["note"]["failures"]["2"].startswith("refused: a reply must be readable")
 
 
 def test_what_goes_wrong_on_the_network_is_not_taken_for_an_odd_reply(config):
@@ -92,14 +106,69 @@ def test_one_broken_node_of_two_does_not_end_a_run(config):
     assert "xxxxx" in failed, "otherwise this shows nothing: take another seed"
 
 
-@pytest.mark.parametrize("first", [-2.0, 0.0, 1e-9])
-def test_losses_below_zero_or_next_to_it_do_not_diverge(config, first):
+@pytest.mark.parametrize(("first", "rises"), [(-2.0, 1.0), (-2.0, -0.1), (0.0, 0.5), (1e-9, 1e-3), (2.0, 5.0)])
+def test_losses_below_zero_or_next_to_it_do_not_diverge(config, first, rises):
     def evaluate(server_round, arrays):
-        return MetricRecord({"loss": first - 0.1 * server_round})
+        return MetricRecord({"loss": first + rises * server_round})
 
     *rounds, summary = train(config, "uniform", rounds=3, evaluate_fn=evaluate)[0]
     assert summary["rounds"] == 3
-    assert rounds[-1]["loss"] == pytest.approx(first - 0.3)
+    assert rounds[-1]["loss"] == pytest.approx(first + 3 * rises)
+
+
+@pytest.mark.parametrize(
+    ("losses", "found"),
+    [
+        ([2.0, 2.0, 1e9], 2.0),
+        ([2.0, 2.0, -1500.0], 2.0),
+        ([0.0, 0.0, 0.6], 0.2),
+        ([-3.0, -2.0, -1.0], -2.0),
+        ([1e-4, 0.2], 0.1),
+        ([2.0, 2.0, float("nan")], 2.0),
+    ],
+)
+def test_one_loss_far_from_all_others_does_not_count(losses, found):
+    fleet = Fleet(np.full(len(losses), 1 / len(losses)), *np.ones((3, len(losses))))
+    answers = {
+        client: messenger.Reply(client, "", RecordDict({"metrics": MetricRecord({"loss": loss, "f1": 1.0})}), 0.0)
+        for client, loss in enumerate(losses)
+    }
+    asked = SimpleNamespace(
+        online=lambda: np.ones(len(losses), dtype=bool), send=lambda *_: {}, collect=lambda *_: dict(answers)
+    )
+    evaluation = ClientsEvaluation(asked, fleet, {}, 1.0)
+    assert evaluation(None, 1).loss == pytest.approx(found, abs=1e-3)
+    assert evaluation.metrics["f1"] == 1.0
+
+
+def test_no_round_of_real_clients_is_trained_twice(config, tmp_path):
+    """Killed after three rounds, however short they were."""
+    grid = grid_of(config, "weighted")
+
+    def killed(loop, record):
+        if record.get("round") == 2:
+            raise StoppedError
+
+    settings = {"rounds": 5, "records": tmp_path / "run", "nodes": nodes_of(grid)}
+    with pytest.raises(StoppedError):
+        train(config, "weighted", grid, progress=killed, **settings)
+    records, _ = train(config, "weighted", grid, **settings)
+    assert [record.get("round") for record in records] == [3, 4, None]
+
+
+def test_a_node_that_failed_to_say_who_it_is_is_asked_again(config, monkeypatch):
+    monkeypatch.setattr(roster, "DESCRIBE_SECONDS", 0.05)
+    asked = []
+
+    def once(told):
+        if told.get(ASK) == DESCRIBE:
+            asked.append(1)
+        return told.get(ASK) == DESCRIBE and len(asked) < 3
+
+    grid = grid_of(config, "full", app=failing(2, when=once))
+    *rounds, _ = train(config, "full", grid, rounds=30)[0]
+    assert 2 not in rounds[0]["members"]
+    assert 2 in rounds[-1]["members"]
 
 
 def test_a_sick_node_at_the_start_is_left_out(config, caplog):
@@ -244,7 +313,3 @@ def test_caps_hold_on_links_that_know_shares_alone(config):
     assert {one["bandwidth"] for one in sent if "bandwidth" in one} == {0.1}
     with pytest.raises(InputError, match="bandwidth_cap must have the link paper or equal"):
         train(config, "full", fleet=capped, link="shared")
-
-
-def test_unreadable_replies_are_no_network_errors():
-    assert not any(issubclass(kind, OSError) for kind in messenger.UNREADABLE)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord
+from flwr.app import Array, ArrayRecord
 
 from fedtempo.flower.arrays import Layout, is_trained
 from fedtempo.flower.jobs import Job, Judge
@@ -35,27 +35,58 @@ def test_a_first_update_that_comes_alone_is_taken_if_it_can_be(start):
 
 def test_after_an_absurd_first_update_honest_ones_are_taken_and_absurd_ones_are_not():
     judge = Judge(layout_of())
-    assert judged(judge, job(1e6)) == [False]
-    assert judged(judge, job(0.01)) == [True]
-    assert judged(judge, job(1e6)) == [False]
-    assert judged(judge, job(0.02)) == [True]
+    assert [judged(judge, job(1e6, client=1)) for _ in range(3)] == [[False]] * 3
+    assert judged(judge, job(0.01, client=0)) == [True]
+    assert judged(judge, job(1e6, client=1)) == [False]
+    assert judged(judge, job(0.02, client=0)) == [True]
 
 
-def test_a_scale_that_nobody_expected_does_not_shut_everyone_out():
+@pytest.mark.parametrize("before", [[], [0.0]])
+def test_a_scale_that_nobody_expected_does_not_shut_everyone_out(before):
     judge = Judge(layout_of())
-    assert judged(judge, job(300.0)) == [False]
-    assert [judged(judge, job(300.0 + number)) for number in range(5)] == [[True]] * 5
+    for rms in before:
+        assert judged(judge, job(rms)) == [True], "an update of nothing does no harm, and tells nothing"
+    assert judged(judge, job(300.0, client=1)) == [False]
+    assert [judged(judge, job(300.0 + number, client=number)) for number in range(2, 7)] == [[True]] * 5
+
+
+def test_what_is_usual_is_still_known_when_a_run_goes_on():
+    one, other = Judge(layout_of()), Judge(layout_of())
+    judged(one, job(0.1), job(0.2, client=1), job(0.1, client=2))
+    one.believe(np.array([1.0, 2.0, 3.0]))
+    other.restore(one.state())
+    assert judged(other, job(1e3)) == [False]
+    assert other.believe(np.array([1e9])).tolist() == [False]
+
+
+def with_statistics(variance, client=0):
+    """Return the judge of a model with batch normalisation, and what judges a reply of one client."""
+    sent = {"weight": np.ones(2, np.float32), "bn.running_var": np.array(variance, np.float32)}
+    one = Job(client, 1.0, 10, 0.1, 0.1, np.zeros(2, np.float32), 0.0)
+    return one, ArrayRecord({name: Array(values) for name, values in sent.items()})
+
+
+def judged_statistics(judge, *variances):
+    jobs = []
+    for client, variance in enumerate(variances):
+        one, arrays = with_statistics(variance, client)
+        judge.read(one, arrays)
+        jobs.append(one)
+    return judged(judge, *jobs)
 
 
 def test_statistics_of_batch_normalisation_must_be_some():
-    first = {"weight": np.ones(2, np.float32), "bn.running_var": np.ones(2, np.float32)}
-    judge = Judge(Layout(ArrayRecord({name: ArrayRecord([one])["0"] for name, one in first.items()})))
-    for variance, taken in (([0.5, 2.0], True), ([-1e-9, 1.0], False), ([1e30, 1.0], False), ([np.nan, 1.0], False)):
-        sent = {**first, "bn.running_var": np.array(variance, np.float32)}
-        one = Job(0, 1.0, 10, 0.1, 0.1, np.ones(2, np.float32), 0.0)
-        judge.read(one, ArrayRecord({name: ArrayRecord([values])["0"] for name, values in sent.items()}))
-        assert (one.update is not None) == taken
-        assert taken or one.failure.startswith("refused: ")
+    judge = Judge(Layout(with_statistics([1.0, 1.0])[1]))
+    assert judged_statistics(judge, [0.5, 2.0], [-1e-9, 1.0], [np.nan, 1.0]) == [True, False, False]
+    assert judged_statistics(judge, [0.5, 2.0], [1e30, 1.0], [3.0, 1.0]) == [True, False, True]
+    assert judged_statistics(judge, [1e30, 1.0]) == [False]
+
+
+def test_inputs_that_nobody_scaled_shut_nobody_out():
+    judge = Judge(Layout(with_statistics([1.0, 1.0])[1]))
+    for _ in range(3):
+        assert judged_statistics(judge, [1e9, 2e9]) == [True]
+        assert judged_statistics(judge, [3e9, 2e9], [1e9, 1e9]) == [True, True]
 
 
 def test_only_arrays_that_are_trained_count_as_trained():

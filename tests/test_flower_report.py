@@ -1,11 +1,14 @@
 """Predicted against measured times of a run on the testbed."""
 
+import json
+
 import numpy as np
 import pytest
 
 from fedtempo import Fleet
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.flower.display import NodesTable, summary_lines
+from fedtempo.flower.testbed import _Tail
 from fedtempo.flower.testbed_report import report_on, summary_of
 
 FLEET = Fleet([0.25] * 4, [1.0] * 4, [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 1.0, 2.0])
@@ -46,6 +49,8 @@ def test_who_is_drawn_twice_uploads_once_and_computes_as_long_as_it_was_told():
     assert once["rounds"][0]["predicted_time"] == pytest.approx(2.0 + 2.0 / 0.5)
     half = report_on([record([(0, 0.5, 2.0, 5.0), (1, 0.5, 4.0, 7.0)], local_steps=[5, 5])], FLEET, training("equal"))
     assert half["rounds"][0]["predicted_time"] == pytest.approx(1.0 + 2.0 / 0.5)
+    overheads = [report["rounds"][0]["overhead"] for report in (once, half)]
+    assert overheads == pytest.approx([10.0 - 1.0 - 4.0, 10.0 - 0.5 - 4.0])
 
 
 def test_a_person_reads_both_times_of_a_round():
@@ -61,3 +66,17 @@ def test_the_table_tells_pilots_from_rounds():
         shown.take(record([(0, 1.0, 1.0, 3.0)], phase=phase))
     assert shown.line().startswith("round 1 of 5 after 2 of pilots")
     assert np.array(shown.drawn).tolist() == [3, 0, 0, 0]
+
+
+def test_a_run_that_goes_on_is_shown_from_its_start(tmp_path):
+    """What came after the checkpoint is cut off and comes again, otherwise."""
+    path, shown = tmp_path / "records.jsonl", NodesTable(FLEET, training(), 5, 8e6)
+    header = {"header": {}}
+    rounds = [record([(0, 1.0, 1.0 + number, 3.0)]) | {"round": number} for number in range(6)]
+    lines = _Tail(path)
+    again = [header, *rounds[:1], *rounds[4:]]
+    for there in ([header, *rounds[:3]], again, again):
+        path.write_text("".join(json.dumps(one) + "\n" for one in there))
+        for one in lines:
+            shown.take(one)
+        assert (shown.done, shown.drawn[0]) == (3, 3)

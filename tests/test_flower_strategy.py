@@ -4,6 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.flower.client_app import app as client_app
+from fedtempo.flower.clients import FlowerClients
 from fedtempo.flower.emulated import meet
 from fedtempo.flower.evaluation import EVALUATION_LOSSES, loss_of
+from fedtempo.flower.jobs import Job
 from fedtempo.flower.link import Upload
 from fedtempo.flower.messages import ARRAYS, COHORT, COHORT_SIZE, CONFIG, ROUND
 from fedtempo.flower.messenger import notice_ends_of_uploads
@@ -365,7 +368,7 @@ def test_clients_that_start_one_by_one_share_the_link(config):
 
 
 def test_the_clock_goes_on_for_those_in_flight_while_the_server_evaluates(config):
-    """Two clients at once, 0.4 s each: six updates take 1.2 s, however long the server looks at the model between."""
+    """Two clients at once, 0.4 s each; were the clock to stop, all but the first would seem to come at once."""
     grid = grid_of(config, "fedbuff")
     grid.delay = 0.4
 
@@ -373,10 +376,28 @@ def test_the_clock_goes_on_for_those_in_flight_while_the_server_evaluates(config
         time.sleep(0.5)
         return MetricRecord({"loss": 1.0})
 
-    options = {"concurrency": 2}
-    began = time.monotonic()
-    *rounds, _ = train(config, "fedbuff", grid, rounds=6, options=options, cohort_size=1, evaluate_fn=evaluate)[0]
-    assert 1.1 < sum(record["round_time"] for record in rounds) < time.monotonic() - began - 2.0
+    *rounds, _ = train(
+        config, "fedbuff", grid, rounds=6, options={"concurrency": 2}, cohort_size=1, evaluate_fn=evaluate
+    )[0]
+    assert sum(record["round_time"] for record in rounds) > 1.1
+
+
+@pytest.mark.parametrize(
+    ("began", "looked", "arrived", "seconds"),
+    [
+        (10.0, 10.0, [12.0, 14.0], 5.0),  # a round: up to its end, at 15
+        (10.0, 13.0, [12.0], 4.0),  # there while the server evaluated until 13: from 10 to 12, and from 13 to 15
+        (10.0, 13.0, [9.0], 2.0),  # there before
+        (10.0, 13.0, [14.0], 5.0),  # waited for
+        (10.0, 13.0, [12.0, None], 5.0),  # one was waited for in vain
+    ],
+)
+def test_time_in_which_all_was_there_does_not_count(monkeypatch, began, looked, arrived, seconds):
+    monkeypatch.setattr(time, "monotonic", lambda: 15.0)
+    jobs = [Job(0, 1.0, 1, 0.1, 0.1, np.zeros(1), 0.0, sent=1.0, arrived=at) for at in arrived]
+    clients = SimpleNamespace(began=began, looked=looked, ended=0.0)
+    assert FlowerClients._seconds(clients, jobs) == pytest.approx(seconds)
+    assert clients.ended == 15.0
 
 
 def test_who_is_late_loses_its_share_of_the_link(config):

@@ -25,6 +25,7 @@ from fedtempo.policies.policy import (
 from fedtempo.randomness import stream
 
 HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
+SMALL_LOSS = 0.01  # that of w₀ counts as so much at least
 QUESTIONS = 100  # that a policy may ask before it plans a round
 
 
@@ -120,7 +121,9 @@ class Loop:
         for start, part in (("server_", self.aggregator), ("clients_", self.clients)):
             part.restore({k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)})
         self.policy.restore(values["policy"])  # type: ignore[attr-defined]
-        self._check_end()  # the run may now have a later one
+        self._check_end()  # which may be another now
+        if self.ended is not None:
+            self.last = self.clients.evaluate(self.model) or self.last
 
     def _round(self) -> dict[str, Any]:
         chosen = self._plan(self.clients.look(self._start()))
@@ -271,7 +274,7 @@ class Loop:
     def _check_numbers(self, report: RoundReport) -> None:
         said = None
         first = self.initial_loss
-        if report.loss is not None and not report.loss <= first + (HOPELESS - 1) * (abs(first) or 1.0):
+        if report.loss is not None and not report.loss <= first + (HOPELESS - 1) * max(abs(first), SMALL_LOSS):
             said = f"the loss is {report.loss:.3g}, at first it was {self.initial_loss:.3g}"
         elif not math.isfinite(report.aggregate_norm):
             said = "the updates are no longer finite numbers"

@@ -11,7 +11,7 @@ from fedtempo.checks import InputError
 from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RunFiles
 
-CHECKPOINT_SECONDS = 10.0  # between two
+CHECKPOINT_SECONDS = 10.0  # between two of a run that can be repeated
 QUICK = 0.5  # seconds to write one; those of large fleets that take longer come as many times less often
 
 Progress = Callable[[Any, dict[str, Any]], None]  # called with the loop and the record of each round
@@ -51,25 +51,25 @@ def _restore(loop: Loop, state: tuple[dict[str, Any], dict[str, Any]], files: Ru
 
 
 def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], None]) -> dict[str, Any]:
-    saved, pause, record = time.monotonic(), CHECKPOINT_SECONDS, {}
+    least = CHECKPOINT_SECONDS if loop.clients.repeatable else 0.0  # what cannot be repeated must not be lost
+    saved, pause, record = time.monotonic(), least, {}
     try:
         with _stop_between_rounds() as stopped:
             for record in loop.rounds():
+                last = loop.ended is not None
                 if "end" in record:
                     at_end()
                 files.write(record)
-                progress(loop, record)
-                if "end" in record:
-                    break
-                last = loop.ended is not None
                 # Who goes on to a later end repeats the rounds after the checkpoint, where that can be done: the last
                 # one may have been evaluated for being the last.
                 due = not loop.clients.repeatable if last else stopped or time.monotonic() - saved > pause
-                if loop.resumable and due:
+                if loop.resumable and due and "end" not in record:
                     begun = time.monotonic()
                     files.save(*loop.state())
                     saved = time.monotonic()
-                    pause = CHECKPOINT_SECONDS * max(1.0, (saved - begun) / QUICK)
+                    slow = (saved - begun) / QUICK
+                    pause = CHECKPOINT_SECONDS * slow if slow > 1.0 else least
+                progress(loop, record)
                 if stopped and not last:
                     raise KeyboardInterrupt
     except DivergedError as error:

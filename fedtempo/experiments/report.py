@@ -308,7 +308,7 @@ def _again(config: dict[str, Any], runs: list[Run]) -> str:
     commands = [
         f"fedtempo run CONFIG --policy {shlex.quote(run.header['policy'])} --seed {run.seed}"
         for run in sorted(runs, key=lambda run: (run.policy, run.seed))
-        if run.clock == "simulated"
+        if run.clock == "simulated" and "data" in config
     ]
     labels = ", ".join(dict.fromkeys(run.policy for run in runs))
     how = "To run it again, save this as CONFIG, beside the files that it names"

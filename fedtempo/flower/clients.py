@@ -18,7 +18,7 @@ from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
-from fedtempo.flower.evaluation import EVALUATION_LOSSES, loss_of
+from fedtempo.flower.evaluation import EVALUATION_LOSSES, averaged, loss_of
 from fedtempo.flower.jobs import Job, Judge
 from fedtempo.flower.link import Link, Upload
 from fedtempo.flower.messages import (
@@ -111,6 +111,9 @@ class FlowerClients:
         configs = [self._config(start, job.client, job) | {ASK: KEEP} for job in jobs]
         replies = self.messenger.collect(self.messenger.send(clients, MessageType.TRAIN, arrays, configs), seconds)
         self.kept = {client: reply.numbers() for client, reply in replies.items() if reply.error is None}
+        for client, numbers in self.kept.items():
+            if numbers.get("compute-seconds", 0.0) > replies[client].at - self.looked:
+                del numbers["compute-seconds"]  # nobody computes for longer than it takes to answer
         return np.array([self.kept.get(client, {}).get("update-norm", np.nan) for client in clients])
 
     def train(self, plan: RoundPlan, start: Start) -> Outcome:
@@ -178,12 +181,12 @@ class FlowerClients:
     def state(self) -> Arrays:
         """Return who is in flight: a new process reports them as lost."""
         buffers = {BUFFER + name: values for name, values in self.layout.buffers.items()}
-        return {"in_flight": self.in_flight, "accepted": np.array(self.judge.accepted), **buffers}
+        return {"in_flight": self.in_flight, **self.judge.state(), **buffers}
 
     def restore(self, arrays: Arrays) -> None:
         """Take it up."""
         self.flying, self.lost = {}, arrays["in_flight"].tolist()
-        self.judge.accepted = arrays["accepted"].tolist()
+        self.judge.restore(arrays)
         self.layout.buffers = {name: np.asarray(arrays[BUFFER + name], np.float64) for name in self.layout.buffers}
         log(INFO, "the run goes on from its checkpoint")
 
@@ -264,12 +267,14 @@ class FlowerClients:
         self.judge.read(job, reply.content.array_records.get(ARRAYS, ArrayRecord()))
 
     def _check_somebody_answered(self, jobs: list[Job]) -> None:
+        if not jobs:
+            return
         if any(job.update is not None for job in jobs):
             self.rounds_of_nobody, self.failing = 0, set()
-        elif jobs:
-            self.rounds_of_nobody += 1
-            self.failing |= {job.client for job in jobs}
-        enough = min(int(self.messenger.online().sum()), MOST_ROUNDS_OF_NOBODY) if self.failing else 1
+            return
+        self.rounds_of_nobody += 1
+        self.failing |= {job.client for job in jobs}
+        enough = min(int(self.messenger.online().sum()), MOST_ROUNDS_OF_NOBODY)
         if self.rounds_of_nobody >= MOST_ROUNDS_OF_NOBODY and len(self.failing) >= enough:
             raise RuntimeError(
                 f"some client must answer, got failures alone in {self.rounds_of_nobody} rounds one after another; the "
@@ -286,8 +291,8 @@ class FlowerClients:
             if job.update is not None:
                 row[:] = job.update
 
-        def told(name: str) -> Vector:
-            return np.array([float(job.numbers.get(name, -1.0)) for job in jobs])  # negative: not told
+        def told(name: str) -> Vector:  # negative: not told, or by one who was refused
+            return np.array([-1.0 if job.update is None else float(job.numbers.get(name, -1.0)) for job in jobs])
 
         work = np.array([job.steps / self.training.local_steps for job in jobs])
         seconds_told = np.array([job.seconds_told() for job in jobs])
@@ -297,16 +302,17 @@ class FlowerClients:
         for number, job in enumerate(jobs):
             if job.client in served:
                 upload_time[number] = served[job.client] * job.share
-        self.metrics = self._told([job for job in jobs if job.update is not None])
+        own = {job.client: job.numbers for job in jobs if job.update is not None}
+        self.metrics = averaged(own, self.fleet, but_for=MEASURED_NAMES)
         self.layout.blend(plan.weights[~failed], [job.buffers for job in jobs if job.update is not None])
         # Who does not measure gradients walked at least so far on average.
         least = norms(update) / np.array([job.path for job in jobs])
         largest, mean = told("largest-gradient-norm"), told("mean-gradient-norm")
-        believed = self.judge.believe(largest)
+        believed = self.judge.believe(np.maximum(largest, mean))
         result = LocalResult(
             update=update,
-            largest_gradient_norm=np.where(believed, largest, least),
-            mean_gradient_norm=np.where((mean >= 0) & ((largest < 0) | (believed & (mean <= largest))), mean, least),
+            largest_gradient_norm=np.where(believed & (largest >= mean), largest, least),
+            mean_gradient_norm=np.where(believed & (mean >= 0), mean, least),
             mean_loss=np.array([loss_of(job.numbers) for job in jobs]),
         )
         return Outcome(
@@ -321,23 +327,11 @@ class FlowerClients:
             seconds=seconds,
         )
 
-    def _told(self, jobs: Sequence[Job]) -> dict[str, float]:
-        """Return the metrics of the app's own, averaged over those who told them, by their data."""
-        names = dict.fromkeys(name for job in jobs for name in job.numbers if name not in MEASURED_NAMES)
-        told = {name: [job for job in jobs if name in job.numbers] for name in names}
-        return {
-            name: float(
-                np.average(
-                    [job.numbers[name] for job in some], weights=self.fleet.data_share[[job.client for job in some]]
-                )
-            )
-            for name, some in told.items()
-        }
-
     def _seconds(self, jobs: Sequence[Job]) -> float:
         """Return what the round took, but for the time in which all was there already and the server was busy."""
-        ready = max((job.arrived for job in jobs if job.arrived is not None), default=self.looked)
         self.ended = time.monotonic()
+        waited_for = [job for job in jobs if job.sent]  # others were lost with an earlier process
+        ready = max((job.arrived or self.ended for job in waited_for), default=self.looked)
         return self.ended - self.began - max(self.looked - max(ready, self.began), 0.0)
 
     def _uploads(self, jobs: Sequence[Job]) -> dict[int, Upload]:

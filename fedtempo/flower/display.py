@@ -21,15 +21,20 @@ class NodesTable:
 
     def __init__(self, fleet: Fleet, training: TrainingSettings, rounds: int, model_bits: float) -> None:
         """Start with nobody drawn."""
-        self.fleet, self.rounds, self.model_bits = fleet, rounds, model_bits
+        self.fleet, self.training, self.rounds, self.model_bits = fleet, training, rounds, model_bits
+        self._begin()
+
+    def _begin(self) -> None:
         self.done, self.pilots, self.seconds, self.loss = 0, 0, 0.0, ""
-        self.follow = Rounds(fleet, training)
-        self.drawn = [0] * len(fleet)
+        self.follow = Rounds(self.fleet, self.training)
+        self.drawn = [0] * len(self.fleet)
         self.last: dict[int, Mapping[str, Any]] = {}
-        self.state = [""] * len(fleet)
+        self.state = [""] * len(self.fleet)
 
     def take(self, record: Mapping[str, Any]) -> None:
-        """Follow one more round."""
+        """Follow one more round; records begin with a header."""
+        if "header" in record:
+            self._begin()
         if "members" not in record:
             return
         trained = record["phase"] == "train"

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from logging import WARNING
 from typing import Any
 
@@ -20,7 +21,8 @@ from fedtempo.learning.trainer import Evaluation, Parameters
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 TRAINING_LOSSES = ("loss", "train-loss", "training-loss", "mean-loss")
 EVALUATION_LOSSES = ("loss", "eval-loss", "evaluation-loss", "test-loss", "val-loss")
-LARGEST_LOSS = 1000.0  # times what is usual, of one client: beyond, it does not count
+LARGEST_LOSS = 1000.0  # times what is usual, or one: a loss farther from the others does not count
+ENOUGH_TO_JUDGE = 3  # clients who tell one
 NO_LOSSES = ("packet-loss",)
 ACCURACIES = ("accuracy", "acc", "eval-accuracy", "eval-acc", "test-accuracy", "test-acc", "val-accuracy", "val-acc")
 
@@ -50,6 +52,19 @@ def _loss_among(named: Iterable[str], usual: Sequence[str]) -> str | None:
     return next((name for name in usual if name in others), others[0] if others else None)
 
 
+def averaged(
+    metrics: Mapping[int, Mapping[str, float]], fleet: Fleet, *, but_for: Sequence[str] = ()
+) -> dict[str, float]:
+    """Return the metrics of clients, each averaged by their data over those who told it as a number."""
+    names = dict.fromkeys(name for told in metrics.values() for name in told if name not in but_for)
+    found = {}
+    for name in names:
+        told = {client: one[name] for client, one in metrics.items() if math.isfinite(one.get(name, math.nan))}
+        if told:
+            found[name] = float(np.average(list(told.values()), weights=fleet.data_share[list(told)]))
+    return found
+
+
 class ClientsEvaluation:
     """Asks all clients who are there; who did not answer is left out for a while, twice as long each time."""
 
@@ -58,7 +73,8 @@ class ClientsEvaluation:
         self.messenger, self.fleet, self.config, self.seconds = messenger, fleet, dict(config), seconds
         self.silences: Counter[int] = Counter()
         self.left_out: dict[int, int] = {}  # for how many evaluations
-        self.usual: float | None = None  # loss at first
+        self.first: float | None = None  # median of losses
+        self.metrics: dict[str, float] = {}  # of the last evaluation, on average
 
     def __call__(self, arrays: ArrayRecord, server_round: int) -> Evaluation | None:
         """Return loss and accuracy over the clients that answer with numbers, by their data."""
@@ -73,29 +89,28 @@ class ClientsEvaluation:
             else:
                 self.silences[client] += 1
                 self.left_out[client] = 2 ** self.silences[client]
-        told = {client: evaluation_of(reply.metrics()) for client, reply in replies.items() if reply.error is None}
+        answers = {client: reply.metrics() for client, reply in replies.items() if reply.error is None}
+        told = {client: evaluation_of(metrics) for client, metrics in answers.items()}
         found = {client: one for client, one in told.items() if one is not None and math.isfinite(one.loss)}
         if nonsense := sorted(client for client, one in told.items() if one is not None and client not in found):
             log(WARNING, f"clients {nonsense} told a loss that is no number")
             if not found:
                 return Evaluation(math.nan, math.nan)
-        if not found:
-            return None
         self._leave_out_absurd(found)
-        share = self.fleet.data_share[list(found)] / self.fleet.data_share[list(found)].sum()
-        losses, accuracies = np.array([(one.loss, one.accuracy) for one in found.values()]).T
-        told = np.isfinite(accuracies)
-        accuracy = float(np.average(accuracies[told], weights=share[told])) if told.any() else math.nan
-        return Evaluation(float(share @ losses), accuracy)
+        self.metrics = averaged({client: answers[client] for client in found}, self.fleet)
+        return evaluation_of(averaged({client: asdict(one) for client, one in found.items()}, self.fleet))
 
     def _leave_out_absurd(self, found: dict[int, Evaluation]) -> None:
-        """Leave out losses that are far beyond those of most clients, now and at first: one must not end a run."""
-        typical = abs(sorted(one.loss for one in found.values())[(len(found) - 1) // 2])
-        self.usual = typical if self.usual is None else self.usual
-        absurd = {c: one.loss for c, one in found.items() if abs(one.loss) > LARGEST_LOSS * max(typical, self.usual)}
-        for client, loss in absurd.items():
-            log(WARNING, f"client {client} told a loss of {loss:.3g}, where {typical:.3g} is usual: it is left out")
-            del found[client]
+        """Leave out losses that are far from those of most clients: one must not end a run, whichever way."""
+        if len(found) < ENOUGH_TO_JUDGE:
+            return
+        typical = float(np.median([one.loss for one in found.values()]))
+        self.first = typical if self.first is None else self.first
+        far = LARGEST_LOSS * max(abs(typical), abs(self.first), 1.0)
+        for client, one in list(found.items()):
+            if abs(one.loss - typical) > far or one.loss < 0 < min(typical, self.first):
+                log(WARNING, f"client {client} told a loss of {one.loss:.3g}, where {typical:.3g} is usual: left out")
+                del found[client]
 
     def _whom_to_ask(self) -> Iterator[int]:
         for client in np.flatnonzero(self.messenger.online()).tolist():
@@ -130,6 +145,5 @@ class GlobalLoss:
             return None if metrics is None else evaluation_of(metrics)
         found = self.clients(self.layout.pack(model), server_round)
         if found is not None:
-            told = MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
-            self.result.evaluate_metrics_clientapp[server_round] = told
+            self.result.evaluate_metrics_clientapp[server_round] = MetricRecord({**self.clients.metrics})
         return found

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from flwr.app import ArrayRecord
 
 from fedtempo.checks import InputError, Vector
+from fedtempo.engine.clients import Arrays
 from fedtempo.flower.arrays import VARIANCE_ENDING, Buffers, Layout
 from fedtempo.flower.messenger import said_in_short
 from fedtempo.learning.trainer import Parameters, norms
@@ -16,7 +17,8 @@ LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update 
 ENOUGH_TO_JUDGE = 3  # updates: the first to arrive are held until there are so many, or no more to come
 UPDATES_KEPT = 100
 LARGEST_CHANGE = 10.0  # of each parameter, on average, by a first update that comes alone
-LARGEST_BUFFER = 1e4  # times the largest of them now, and one
+LARGEST_STATISTIC = 1e4  # times the usual, or one
+KEPT = ("accepted", "gradients", "statistics")  # of a judge, in checkpoints
 
 
 @dataclass(eq=False, slots=True)
@@ -58,9 +60,19 @@ class Judge:
     def __init__(self, layout: Layout) -> None:
         """Start with none."""
         self.layout = layout
-        self.accepted: list[float] = []  # norms of the last updates, over their paths
-        self.doubtful: list[float] = []  # that of the one refused last, for as long as none is accepted
+        self.accepted: list[float] = []  # norms of the last updates but for those of nothing, over their paths
+        self.doubtful: tuple[int, float] | None = None  # whose was refused last, for as long as none is accepted
         self.gradients: list[float] = []  # norms of the last gradients that clients told
+        self.statistics: list[float] = []  # largest of the last statistics of batch normalisation, also of refused ones
+
+    def state(self) -> Arrays:
+        """Return what a resumed run needs."""
+        return {name: np.array(getattr(self, name)) for name in KEPT}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take it up."""
+        for name in KEPT:
+            setattr(self, name, arrays[name].tolist())
 
     def can_judge(self, unjudged: int) -> bool:
         """Return whether so many updates are enough, with those before, to tell a usual size from an absurd one."""
@@ -74,10 +86,11 @@ class Judge:
             said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             job.failure = said_in_short(f"refused: {said}")
             return
-        if not np.isfinite(update).all():
+        negative = [name for name, values in buffers.items() if name.endswith(VARIANCE_ENDING) and (values < 0).any()]
+        if not (np.isfinite(update).all() and all(np.isfinite(values).all() for values in buffers.values())):
             job.failure = "refused: an update must be finite"
-        elif wrong := next((name for name, values in buffers.items() if not self._is_buffer(name, values)), None):
-            job.failure = f"refused: {wrong!r} must be what batch normalisation keeps, got other numbers"
+        elif negative:
+            job.failure = f"refused: {negative[0]!r} must be variances, got negative ones"
         else:
             job.update, job.buffers = update, buffers
 
@@ -85,25 +98,40 @@ class Judge:
         """Refuse updates that are far larger than most, of this round and before, for their step size and steps.
 
         The very first that comes alone has nothing to be compared with but the model that it starts from, or, where
-        that is next to nothing, a change of some units in each parameter. Refused, it is still what the next is
-        compared with, so that a scale which nobody expected does not shut everyone out.
+        that is next to nothing, a change of some units in each parameter. Refused, it is still what those of others
+        are compared with, so that a scale which nobody expected does not shut everyone out.
         """
+        self._refuse_absurd_statistics(jobs)
         sizes = {job.client: float(norms(job.update[None])[0]) for job in jobs if job.update is not None}
-        paths = {job.client: job.path for job in jobs}
-        before = self.accepted or self.doubtful
-        known = sorted(filter(None, [*before, *(size / paths[client] for client, size in sizes.items())]))
-        for job in jobs:
-            if not (size := sizes.get(job.client, 0.0)):
-                continue
-            usual = known[(len(known) - 1) // 2] * job.path
+        sized = [job for job in jobs if sizes.get(job.client)]
+        now = {job.client: sizes[job.client] / job.path for job in sized}
+        before = self.accepted
+        if not before and self.doubtful is not None and self.doubtful[0] not in now:
+            before = [self.doubtful[1]]
+        known = sorted([*before, *now.values()])
+        for job in sized:
+            usual, size = known[(len(known) - 1) // 2] * job.path, sizes[job.client]
             if len(known) == 1:
                 some_units = LARGEST_CHANGE * math.sqrt(self.layout.size) / LARGEST_UPDATE
                 usual = max(float(norms(job.start[None])[0]), some_units)
             if size > LARGEST_UPDATE * usual:
                 job.update, job.failure = None, f"refused: an update of norm {size:.3g}, where {usual:.3g} is usual"
-                self.doubtful = [sizes.pop(job.client) / job.path]
-        accepted = [size / paths[client] for client, size in sizes.items()]
-        self.accepted = [*self.accepted, *accepted][-UPDATES_KEPT:]
+                self.doubtful = job.client, now.pop(job.client)
+        self.accepted = [*self.accepted, *now.values()][-UPDATES_KEPT:]
+
+    def _refuse_absurd_statistics(self, jobs: list[Job]) -> None:
+        """Refuse those whose batch normalisation has far larger statistics than most, of this round and before."""
+        largest = {
+            job.client: max(float(np.abs(values).max(initial=0.0)) for values in job.buffers.values())
+            for job in jobs
+            if job.update is not None and job.buffers
+        }
+        known = sorted([*self.statistics, *largest.values()])
+        for job in jobs:
+            usual = max(known[(len(known) - 1) // 2], 1.0) if job.client in largest else math.inf
+            if largest.get(job.client, 0.0) > LARGEST_STATISTIC * usual:
+                job.update, job.failure = None, f"refused: statistics of {largest[job.client]:.3g}, beyond all others'"
+        self.statistics = [*self.statistics, *largest.values()][-UPDATES_KEPT:]
 
     def believe(self, told: Vector) -> npt.NDArray[np.bool_]:
         """Return which norms of gradients that clients tell can be; negative ones stand for none."""
@@ -113,9 +141,3 @@ class Judge:
             can_be &= told <= LARGEST_UPDATE * known[(len(known) - 1) // 2]
         self.gradients = [*self.gradients, *told[can_be & (told > 0)].tolist()][-UPDATES_KEPT:]
         return can_be
-
-    def _is_buffer(self, name: str, values: npt.NDArray[np.float64]) -> bool:
-        """Return whether these may be statistics of batch normalisation: none is negative variance, or absurd."""
-        largest = LARGEST_BUFFER * (1.0 + float(np.abs(self.layout.buffers[name]).max(initial=0.0)))
-        negative = name.endswith(VARIANCE_ENDING) and (values < 0).any()
-        return bool((np.abs(values) <= largest).all()) and not negative

@@ -2,16 +2,15 @@
 
 import math
 import queue
-import struct
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from logging import INFO, WARNING
 from typing import Any
 
+import httpx
 import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
@@ -29,8 +28,8 @@ LONGEST_POLL_SECONDS = 0.5  # every look costs the SuperLink about ten milliseco
 AT_ONCE = 4  # nodes that are asked who they are in one go: each message may start a process on a small machine
 DESCRIBE_SECONDS = 120.0  # that they have to answer
 LONGEST_REASON = 300  # characters of what a client says went wrong
-# What Flower raises where it makes objects of the bytes that a client sent; whatever else is the network's.
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, EOFError, ArithmeticError, struct.error, zlib.error)
+# What asking for a reply may raise; whatever else comes from making objects of the bytes that a client sent.
+NETWORK_ERRORS = (OSError, httpx.HTTPError)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -118,7 +117,7 @@ class Messenger:
                 answered, found, at = self._arrived.get(block=left > 0, timeout=max(left, 0.0))
             except queue.Empty:
                 return replies
-            if isinstance(found, BaseException) and not isinstance(found, UNREADABLE):
+            if isinstance(found, NETWORK_ERRORS):
                 raise found
             if answered in sent:
                 error, content = _opened(found)

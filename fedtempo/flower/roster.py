@@ -1,6 +1,8 @@
 """Who is who: the node that each client is, kept beside the records, so that a run goes on while some are away."""
 
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from logging import INFO, WARNING
@@ -14,7 +16,16 @@ from fedtempo.checks import InputError
 from fedtempo.engine.records import RECORDS
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
-from fedtempo.flower.messenger import Described, Messenger, Reply, ask_who, describe_nodes, described, wait_for_nodes
+from fedtempo.flower.messenger import (
+    DESCRIBE_SECONDS,
+    Described,
+    Messenger,
+    Reply,
+    ask_who,
+    describe_nodes,
+    described,
+    wait_for_nodes,
+)
 
 ROSTER_FILE = "nodes.json"  # beside the records
 WITHOUT_COUNTS = 1_000_000  # examples of all clients, where shares of the data are all that is known
@@ -74,6 +85,8 @@ def find_roster(grid: Grid, *, fleet: Fleet | None, least: int, seconds: float, 
         raise InputError(f"at least {min(least, wanted)} nodes must say who they are, got {len(told)}; {problem}")
     clients = known | _numbered(told, known, fleet)
     roster = Roster(clients, fleet or _fleet_of(clients))
+    if strangers := [one.node for one in told if one.node not in roster.nodes]:
+        log(WARNING, f"nodes {strangers} are none of the {len(roster.fleet)} clients of this run: they are not drawn")
     away = sorted(set(range(len(roster.fleet))) - {roster.nodes[node] for node in there if node in roster.nodes})
     if away:
         log(WARNING, f"clients {away} are away; they are drawn once they are there")
@@ -91,25 +104,29 @@ class Newcomers:
         """Start with the nodes that the roster knows."""
         self.roster, self.fleet, self.folder = roster, fleet, folder
         self._asking = Messenger(grid, {})
-        self._asked: set[int] = set()  # of those who are there
-        self._sent: dict[str, int] = {}
-        self._told: dict[int, Described] = {}  # of clients whose place may still be taken
+        self._sent: dict[str, int] = {}  # messages, and the nodes that they went to
+        self._again: dict[int, float] = {}  # when to ask a node once more, on the monotonic clock
+        self._times: Counter[int] = Counter()  # that it has been asked
+        self._told: dict[int, Described] = {}  # by node: what it has said, and waits for a place
 
     def take(self) -> dict[int, int]:
         """Ask those who are new; return the client of each node that has taken a place since the last call."""
         there, clients = set(self._asking.grid.get_node_ids()), self.roster.clients
-        new = there - self._asked - set(self.roster.nodes)
-        for node in sorted(new):
-            self._asking.assign(node, node)
-            self._sent |= ask_who(self._asking, [node])
-        self._asked = (self._asked & there) | new
+        for known in (self._again, self._told):
+            for node in set(known) - there:
+                del known[node]
+        for node in sorted(there - set(self.roster.nodes) - set(self._told)):
+            if self._again.get(node, 0.0) <= time.monotonic():
+                self._ask(node)
         for reply in self._asking.arrived(self._sent):
             self._hear(reply)
-        free = {client for client in self._told if client not in clients or clients[client].node not in there}
-        placed = {one.node: client for client, one in self._told.items() if client in free and one.node in there}
-        for node, client in placed.items():
-            clients[client] = self._told.pop(client)
-            log(INFO, f"node {node} takes the place of client {client}")
+        placed = {}
+        for node, one in list(self._told.items()):
+            client = next(iter(_numbered([one], clients, self.fleet)), None)
+            if client is not None and (client not in clients or clients[client].node not in there):
+                clients |= _numbered([self._told.pop(node)], clients, self.fleet)
+                placed[node] = client
+                log(INFO, f"node {node} takes the place of client {client}")
         if placed and self.folder is not None:
             self.roster.write(self.folder)
         return placed
@@ -118,11 +135,23 @@ class Newcomers:
         """Ask nobody any longer."""
         self._asking.forget_all()
 
+    def _ask(self, node: int) -> None:
+        """Ask a node who it is; if it does not say, it is asked again, after twice as long each time."""
+        self._times[node] += 1
+        self._again[node] = time.monotonic() + DESCRIBE_SECONDS * 2 ** (self._times[node] - 1)
+        self._asking.assign(node, node)
+        self._sent |= ask_who(self._asking, [node])
+
     def _hear(self, reply: Reply) -> None:
+        node = reply.client
         try:
-            self._told |= _numbered([described(reply.client, reply)], self.roster.clients, self.fleet)
+            one = described(node, reply)
         except InputError as error:
             log(WARNING, f"it is not drawn: {error}")
+            return
+        self._told[node] = one
+        if not _numbered([one], self.roster.clients, self.fleet):
+            log(WARNING, f"node {node} is none of the {len(self.roster.fleet)} clients of this run: it is not drawn")
 
 
 def _numbered(told: list[Described], known: Mapping[int, Described], fleet: Fleet | None) -> dict[int, Described]:
@@ -134,9 +163,6 @@ def _numbered(told: list[Described], known: Mapping[int, Described], fleet: Flee
         client_of = {one.partition: client for client, one in known.items() if one.partition is not None}
         if fleet is not None:
             client_of = {number: number for number in range(len(fleet))} | client_of
-        for one in told:
-            if one.partition not in client_of:
-                log(WARNING, f"node {one.node} is none of the {len(client_of)} clients of this run: it is not drawn")
         found = {client_of[one.partition]: one for one in told if one.partition in client_of}
         # The records say how many examples clients have, as it was known at the first start.
         return {

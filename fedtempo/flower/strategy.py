@@ -10,13 +10,14 @@ therefore not used, and say so.
 
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -154,7 +155,8 @@ class TempoStrategy(Strategy):
             messenger.forget_all()
             if newcomers is not None:
                 newcomers.forget_all()
-        log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s, ended by {loop.ended}")
+        if loop.ended is not None:
+            log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s, ended by {loop.ended}")
         return result
 
     def summary(self) -> None:
@@ -251,8 +253,14 @@ class TempoStrategy(Strategy):
             return layout.pack(loop.model)
         log(INFO, f"records: {folder}")
         files, path = RunFiles(folder, self._header(roster, num_rounds)), folder / MODEL_FILE
-        roster.write(folder)
-        summary = run_into(files, loop, show, lambda: _write_model(path, layout.pack(loop.model)))
+        unwritten = [roster]
+
+        def write_roster_and_show(loop: Loop, record: dict[str, Any]) -> None:
+            while unwritten:  # while nobody else can write this run
+                unwritten.pop().write(folder)
+            show(loop, record)
+
+        summary = run_into(files, loop, write_roster_and_show, lambda: _write_model(path, layout.pack(loop.model)))
         if loop.ended is not None:
             return layout.pack(loop.model)
         log(INFO, f"that run ended before, by {summary['end']}: its model is returned, nothing was trained")
@@ -261,16 +269,21 @@ class TempoStrategy(Strategy):
     def _header(self, roster: Roster, num_rounds: int) -> dict[str, Any]:
         """Return what a reader of the records must know: what was given, and what the strategy itself knows."""
         fleet, name = roster.fleet, _name(self.policy)
-        told = np.array([fleet.data_share, fleet.gradient_bound, fleet.compute_time, fleet.upload_time])
+        told = [fleet.data_share, fleet.gradient_bound, fleet.compute_time, fleet.upload_time]
+        told += [np.array(fleet.total_bandwidth), *([] if fleet.bandwidth_cap is None else [fleet.bandwidth_cap])]
         config = {"training": asdict(self.training), "times": {}, "policy": {name: self.options}}
         header = {
             "experiment": "Flower app", "preset": None, "policy": name, "seed": self.seed, "config": config,
-            "data": "of the nodes", "data_checksum": f"{zlib.crc32(told.tobytes()):08x}", "samples": roster.samples,
+            "data": "of the nodes", "data_checksum": _checksum(told), "samples": roster.samples,
         } | dict(self.header or {})  # fmt: skip
         limits = {"max_rounds": num_rounds} | {name: value for name, value in self.stop.items() if value is not None}
         config = {"times": {}} | dict(header["config"])
         config["stop"] = {**config.get("stop", {}), **limits}
         return header | {"config": config} | ({"clock": "wall"} if self.clock == "wall" else {})
+
+
+def _checksum(arrays: Sequence[npt.NDArray[np.float64]]) -> str:
+    return f"{zlib.crc32(b''.join(array.tobytes() for array in arrays)):08x}"
 
 
 def _write_model(path: Path, arrays: ArrayRecord) -> None:

@@ -198,7 +198,7 @@ class Testbed:
                 if status in DONE:
                     break
                 if time.monotonic() > end:
-                    raise ProcessError(f"the run must end within {timeout:g} s, got {lines.count} records until then")
+                    raise ProcessError(f"the run must end within {timeout:g} s, got {len(lines.seen)} lines until then")
                 time.sleep(POLL_SECONDS)
         except BaseException:
             self._stop_run(run_id)
@@ -214,15 +214,14 @@ class Testbed:
 
 
 class _Tail:
-    """The lines of a records file as they come; those of a run that goes on come first."""
+    """The lines of a records file as they come; all of them again where a run that goes on has cut some off."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.count = path, 0
+        self.path, self.seen = path, list[dict[str, Any]]()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield what is new."""
-        if not self.path.exists():
-            return
-        lines = list(read_lines(self.path))
-        first, self.count = min(self.count, len(lines)), len(lines)  # a run that goes on may cut some off
+        lines = list(read_lines(self.path)) if self.path.exists() else []
+        same = lines[: len(self.seen)] == self.seen
+        first, self.seen = len(self.seen) if same else 0, lines
         yield from lines[first:]

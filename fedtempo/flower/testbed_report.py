@@ -56,9 +56,10 @@ class Rounds:
             }
             for client, found in uploads.items()
         ]
+        computing = zip(record["members"], record["compute_time"], record["local_steps"], strict=True)
         busy = [
-            compute + uploads[client]["seconds"]
-            for client, compute in zip(record["members"], record["compute_time"], strict=True)
+            compute * steps / self.training.local_steps + uploads[client]["seconds"]
+            for client, compute, steps in computing
             if client in uploads and compute is not None
         ]
         found = {
