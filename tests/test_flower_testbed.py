@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -16,18 +17,21 @@ import pytest
 
 from fedtempo import Fleet
 from fedtempo.cli import main
+from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, make_experiment
 from fedtempo.fleet_csv import write_fleet
 from fedtempo.flower import testbed
+from fedtempo.flower.credentials import make_node_key
 from fedtempo.flower.namespaces import Namespaces
+from fedtempo.flower.processes import SuperNode
 from fedtempo.flower.setups import MODEL
 from fedtempo.flower.strategy import MODEL_FILE
-from fedtempo.flower.testbed import Testbed, TestbedSettings
+from fedtempo.flower.testbed import APP, Testbed, TestbedSettings
 from fedtempo.flower.testbed_report import report_on
 from fedtempo.flower.watched import ProcessError
 
-DEADLINE, SHORT_DEADLINE = 40.0, 30.0
+DEADLINE, SHORT_DEADLINE = 40.0, 25.0
 pytestmark = pytest.mark.xdist_group("testbed")  # one after another, with nodes that start once
 PATIENCE = 60.0  # s for something that takes a few on a machine that has nothing else to do
 TABLE = {
@@ -105,6 +109,28 @@ def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path, monkeypatch):
     assert all(set(record["failed"]) <= {0} for record in rounds), "the others are not lost with it"
     assert all(record["round_time"] < SHORT_DEADLINE + 30 for record in rounds)
     assert rounds[-1]["loss"] < rounds[0]["loss"]
+
+
+@pytest.mark.skipif("FEDTEMPO_SLOW" not in os.environ, reason="waits for heartbeats for 60 s; FEDTEMPO_SLOW=1 runs it")
+def test_another_device_takes_the_place_of_one_that_died(tmp_path):
+    """With a key and an id of its own, and the partition of the old one; the run goes on meanwhile."""
+    records, settings = tmp_path / "run", TestbedSettings(table=TABLE, model_bytes=100_000, deadline=SHORT_DEADLINE)
+    with ExitStack() as stack:
+        bed = stack.enter_context(Testbed(settings, tmp_path / "bed"))
+        asked = {"experiment": json.dumps(TABLE), "policy": "full", "seed": 0, "rounds": 12, "records": str(records)}
+        run_id = bed.superlink.start_run(APP, asked | {"deadline": SHORT_DEADLINE, "nodes": "", "ballast": 0})
+        eventually((records / "checkpoint.npz").exists)
+        bed.nodes[2].kill()
+        key = make_node_key(tmp_path / "bed" / "keys" / "new")
+        node_id = bed.superlink.register(key.public)
+        place = {"partition-id": 2}, {"folder": tmp_path / "new", "ca_certificate": bed.credentials.ca_certificate}
+        stack.enter_context(SuperNode(9, key.private, f"{bed.host}:{bed.superlink.port}", place[0], **place[1]))
+        eventually(lambda: bed.superlink.run_status(run_id)[0] == "completed", 300.0)
+        assert f"node {node_id} takes the place of client 2" in bed.superlink.run_log(run_id)
+    rounds = [record for record in read_lines(records / RECORDS) if "members" in record]
+    assert any(2 in record["failed"] or 2 not in record["members"] for record in rounds)
+    assert 2 in rounds[-1]["members"]
+    assert not rounds[-1]["failed"]
 
 
 def test_a_start_that_fails_is_an_error_of_one_line(monkeypatch, capsys):
@@ -190,8 +216,8 @@ def test_a_command_that_is_stopped_leaves_nothing_behind(tmp_path, temporary, ho
         assert "interrupted; nothing is kept without --records" in said
 
 
-def eventually(true):
-    end = time.monotonic() + PATIENCE
+def eventually(true, seconds=PATIENCE):
+    end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
         time.sleep(0.1)
