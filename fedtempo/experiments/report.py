@@ -290,7 +290,7 @@ def _origin(section: Section) -> str:
         ("Data", _each(runs, lambda run: str(run.header.get("data", "")))),
         ("Checksum", _each(runs, lambda run: str(run.header["data_checksum"]))),
         ("Clients", _each(runs, lambda run: f"{len(run.header['samples']):,}")),
-        ("Preset", _each(runs, lambda run: str(run.header.get("preset", "")))),
+        ("Preset", _each(runs, lambda run: run.header.get("preset") or "")),
         ("Commit", _each(runs, lambda run: str(run.header.get("commit") or "installed package"))),
         ("Versions", _each(runs, _versions)),
         (
@@ -299,7 +299,7 @@ def _origin(section: Section) -> str:
         ),
         ("Ends", _ends(runs)),
     ]
-    rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts)
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts if value)
     return f"<dl>{rows}</dl>\n" + "".join(_again(config, group) for config, group in _configurations(runs))
 
 

@@ -29,6 +29,7 @@ from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RunFiles
 from fedtempo.engine.run import Progress, run_into
 from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
+from fedtempo.experiments.runner import made_with
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
@@ -271,13 +272,14 @@ class TempoStrategy(Strategy):
         fleet, name = roster.fleet, _name(self.policy)
         told = [fleet.data_share, fleet.gradient_bound, fleet.compute_time, fleet.upload_time]
         told += [np.array(fleet.total_bandwidth), *([] if fleet.bandwidth_cap is None else [fleet.bandwidth_cap])]
-        config = {"training": asdict(self.training), "times": {}, "policy": {name: self.options}}
-        header = {
+        config: dict[str, Any] = {"training": asdict(self.training), "policy": {name: self.options}}
+        header: dict[str, Any] = {
             "experiment": "Flower app", "preset": None, "policy": name, "seed": self.seed, "config": config,
             "data": "of the nodes", "data_checksum": _checksum(told), "samples": roster.samples,
+            **made_with(),
         } | dict(self.header or {})  # fmt: skip
         limits = {"max_rounds": num_rounds} | {name: value for name, value in self.stop.items() if value is not None}
-        config = {"times": {}} | dict(header["config"])
+        config = {"times": {}, **header["config"]}
         config["stop"] = {**config.get("stop", {}), **limits}
         return header | {"config": config} | ({"clock": "wall"} if self.clock == "wall" else {})
 
