@@ -89,12 +89,15 @@ def test_a_run_that_had_ended_goes_on_to_a_later_end(config, tmp_path):
     settings = {"records": folder, "nodes": nodes_of(grid)}
     train(config, "weighted", grid, rounds=3, **settings)
     before = list(read_lines(folder / RECORDS))
-    more, model = train(config, "weighted", grid, rounds=5, **settings)
+    more, result = train(config, "weighted", grid, rounds=5, whole=True, **settings)
+    model = result.arrays[MODEL].numpy()
     assert [record.get("round") for record in more] == [3, 4, None]
+    assert sorted(result.train_metrics_clientapp) == [1, 2, 3, 4, 5]
+    assert sorted(result.evaluate_metrics_serverapp) == [0, 1, 2, 3, 4, 5]
     lines = list(read_lines(folder / RECORDS))
     assert lines[1:4] == before[1:4]
     assert (len(lines), lines[-1]["rounds"]) == (7, 5)
-    with pytest.raises(InputError, match=r"max_rounds: 5 there, 4 here\); choose another folder, or delete this one"):
+    with pytest.raises(InputError, match=r"max_rounds: 5 there, 4 here\); ask for as many rounds as it has or more"):
         train(config, "weighted", grid, rounds=4, **settings)
     text = (folder / RECORDS).read_text().splitlines(keepends=True)
     (folder / RECORDS).write_text("".join(text[:-1]))
@@ -144,6 +147,7 @@ def test_the_log_says_where_records_are_and_what_became_of_the_run(config, tmp_p
     said = lines_of(caplog, config, "weighted", grid, rounds=2, **settings)
     assert f"records: {tmp_path / 'run'}" in said
     assert said[-1].startswith("2 rounds in ")
+    assert "s with start and evaluations" in said[-1]
     assert said[-1].endswith("ended by max_rounds")
     said = lines_of(caplog, config, "weighted", grid, rounds=2, **settings)
     assert "that run ended before, by max_rounds: its model is returned, nothing was trained" in said

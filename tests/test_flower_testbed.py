@@ -185,7 +185,7 @@ def test_the_command_leaves_nothing_behind(tmp_path, temporary, monkeypatch, cap
     assert {"round", "predicted_time", "measured_time", "members"} <= set(one)
     assert {"client", "bandwidth", "predicted_upload", "measured_upload"} <= set(one["members"][0])
     printed = capsys.readouterr().out
-    assert printed.startswith("starting a SuperLink and 2 SuperNodes\nround 1 of 1")
+    assert printed.startswith("starting a SuperLink and 2 SuperNodes\nall are there; the run starts\nround 1 of 1")
     assert printed.count("round 1 of 1") == 1
     assert "rounds: 1, nodes: 2" in printed
     assert sorted(os.listdir(tmp_path)) == ["t.json", "temporary"]
@@ -227,6 +227,9 @@ def eventually(true, seconds=PATIENCE):
     ("wrong", "said"),
     [
         (["--nodes", "0"], "--nodes must be a whole number of at least 1"),
+        (["--nodes", "1"], "--nodes must be at least 2, got 1; or give an experiment with --config"),
+        (["--records", "fleet.csv"], "--records must be a folder, got the file fleet.csv"),
+        (["--records", "other"], "hold the same run, got one with policy tempo, and uniform is asked for"),
         (["--policy", "nope"], "policy must be one of"),
         (["--link", "bad"], "training.link must be one of"),
         (["--model-megabytes", "0.000001"], "the model must have at least its own"),
@@ -243,6 +246,8 @@ def test_wrong_options_are_refused_before_anything_starts(wrong, said, capsys, t
     monkeypatch.chdir(tmp_path)
     ones = np.ones(10)
     write_fleet("fleet.csv", Fleet(ones / 10, ones, ones, ones))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / RECORDS).write_text('{"header":{"policy":"tempo","seed":0}}\n')
     with pytest.raises(SystemExit) as ended:
         main(["testbed", *wrong])
     assert ended.value.code == 2

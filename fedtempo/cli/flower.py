@@ -12,11 +12,13 @@ import typer
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive
 from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs, stop_options
 from fedtempo.cli.terminal import FAILED, Interrupted, console, fail
+from fedtempo.engine.records import RECORDS, read_header, read_lines
 from fedtempo.files import whole_file
 from fedtempo.fleet_csv import read_fleet
 
+LEAST_NODES = 2  # that hold all classes of the small experiment
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
-SAMPLES_OF_A_NODE, LEAST_SAMPLES, DRAWS_TRIED = 100, 2000, 1000
+SAMPLES_OF_A_NODE, LEAST_SAMPLES, DRAWS_TRIED = 100, 2000, 20
 SMALL: dict[str, Any] = {
     "name": "testbed",
     "data": {"kind": "synthetic"},
@@ -79,6 +81,7 @@ def run_on_testbed(
     settings = TestbedSettings(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns, kernel_link=tc
     )
+    done = 0 if records is None else _rounds_there(records, policy, seed)
     with ExitStack() as at_the_end:
         folder = at_the_end.enter_context(swept_folder("fedtempo-testbed-"))
         bed = Testbed(settings, folder)
@@ -89,7 +92,8 @@ def run_on_testbed(
         at_the_end.enter_context(_explained(records))
         with _said(f"starting a SuperLink and {nodes} SuperNodes"):
             at_the_end.enter_context(bed)
-        with live_table(shown, console()) as show:
+        console().print(f"all are there; the run {f'goes on after round {done}' if done else 'starts'}")
+        with live_table(shown, console(), done) as show:
             found = bed.run(
                 policy,
                 rounds=rounds,
@@ -104,6 +108,23 @@ def run_on_testbed(
     if json_path is not None:
         with whole_file(json_path) as stream:
             json.dump(report, stream, indent=1)
+
+
+def _rounds_there(records: Path, policy: str, seed: int) -> int:
+    """Return how many rounds a run has in a folder; refuse another run's before anything starts."""
+    if records.exists() and not records.is_dir():
+        raise InputError(f"--records must be a folder, got the file {records}")
+    records.mkdir(parents=True, exist_ok=True)
+    if not (path := records / RECORDS).exists():
+        return 0
+    header = read_header(path)
+    for name, wanted in (("policy", policy), ("seed", seed)):
+        if header.get(name, wanted) != wanted:
+            raise InputError(
+                f"--records must be a new folder or hold the same run, got one with {name} {header[name]}, and "
+                f"{wanted} is asked for; choose another folder, or delete this one"
+            )
+    return sum("members" in line for line in read_lines(path))
 
 
 def _said(what: str) -> AbstractContextManager[object]:
@@ -207,6 +228,8 @@ def _table(config: Path | None, preset: str, nodes: int, over: dict[str, Any]) -
 
     if config is not None:
         return read_experiment(config, preset, over=over)[1]
+    if nodes < LEAST_NODES:
+        raise InputError(f"--nodes must be at least {LEAST_NODES}, got {nodes}; or give an experiment with --config")
     table = merged(SMALL, over | {"data": {"clients": nodes, "samples": max(SAMPLES_OF_A_NODE * nodes, LEAST_SAMPLES)}})
     for seed in range(DRAWS_TRIED):  # few clients may lack a class
         table["data"] = table["data"] | {"seed": seed}

@@ -166,9 +166,10 @@ class RunFiles:
         there, here = next(read_lines(self.records)).get("header", {}), self.header
         differing = self._other_than(there)
         if differing and (self._other_than(there, limits=False) or not self._may_go_on()):
+            same = "" if self._other_than(there, limits=False) else "ask for as many rounds as it has or more, "
             raise InputError(
                 f"{self.folder} must be a new folder or hold the same run, got another run's records "
-                f"({differing}); choose another folder, or delete this one"
+                f"({differing}); {same}choose another folder, or delete this one"
             )
         self.header = there | {"config": here["config"]}
         if differing := other_code(there, here):

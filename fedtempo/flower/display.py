@@ -50,12 +50,13 @@ class NodesTable:
 
     def line(self) -> str:
         """Return where the run is."""
-        pilots = f" after {self.pilots} of pilots" if self.pilots else ""
-        return f"round {self.done} of {self.rounds}{pilots}, {self.seconds:,.0f} s{self.loss}"
+        place = f"round {self.done} of {self.rounds}" if self.done or not self.pilots else f"pilot round {self.pilots}"
+        return f"{place}, {self.seconds:,.0f} s{self.loss}"
 
     def table(self) -> Table:
         """Return a line for each node."""
-        table = Table("node", "alone (Mbit/s)", "computes (s)", "drawn", "share", "upload (s)", "predicted (s)", "last")
+        last = ("last share", "upload (s)", "predicted (s)", "state")
+        table = Table("node", "alone (Mbit/s)", "computes (s)", "drawn", *last)
         for column in table.columns[1:7]:
             column.justify = "right"
         for client in range(len(self.fleet)):
@@ -78,13 +79,18 @@ class NodesTable:
 
 
 @contextmanager
-def live_table(shown: NodesTable, console: Console) -> Iterator[Show]:
-    """Yield a function to call with each record; on a terminal a table moves, elsewhere a line comes for each round."""
+def live_table(shown: NodesTable, console: Console, done: int = 0) -> Iterator[Show]:
+    """Yield a function to call with each record; on a terminal a table moves, elsewhere a line comes for each round.
+
+    Rounds that were done before have no line.
+    """
     if not console.is_terminal:
+        said = [done]
 
         def say(record: Mapping[str, Any]) -> None:
             shown.take(record)
-            if "members" in record:
+            if shown.done + shown.pilots > said[0]:
+                said[0] += 1
                 console.print(shown.line())
 
         yield say

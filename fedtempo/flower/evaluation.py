@@ -14,7 +14,7 @@ from flwr.supercore import log
 
 from fedtempo.fleet import Fleet
 from fedtempo.flower.arrays import Layout
-from fedtempo.flower.messages import CLIENT, ROUND
+from fedtempo.flower.messages import CLIENT, NUM_EXAMPLES, ROUND
 from fedtempo.flower.messenger import Messenger
 from fedtempo.learning.trainer import Evaluation, Parameters
 
@@ -97,7 +97,8 @@ class ClientsEvaluation:
             if not found:
                 return Evaluation(math.nan, math.nan)
         self._leave_out_absurd(found)
-        self.metrics = averaged({client: answers[client] for client in found}, self.fleet)
+        answers = {client: answers[client] for client in found}
+        self.metrics = averaged(answers, self.fleet, but_for=[NUM_EXAMPLES])
         return evaluation_of(averaged({client: asdict(one) for client, one in found.items()}, self.fleet))
 
     def _leave_out_absurd(self, found: dict[int, Evaluation]) -> None:

@@ -2,7 +2,8 @@
 
 ARRAYS, CONFIG = "arrays", "config"  # records of a message, named as Flower's own strategies name them
 MEASURED = "fedtempo"  # record of a reply: what the client measured
-MEASURED_NAMES = ("compute-seconds", "largest-gradient-norm", "mean-gradient-norm", "update-norm")
+NUM_EXAMPLES = "num-examples"  # how many they were: nothing to average
+MEASURED_NAMES = (NUM_EXAMPLES, "compute-seconds", "largest-gradient-norm", "mean-gradient-norm", "update-norm")
 KEPT = "fedtempo-kept"  # record of a client's state: the model of its last local steps
 # In the config of a message: what is asked beyond training.
 ASK = "fedtempo-ask"

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -26,7 +27,7 @@ from flwr.supercore import log
 from fedtempo.checks import InputError, check_choice, check_count, check_positive, check_seed
 from fedtempo.engine.clients import Clients
 from fedtempo.engine.loop import Loop
-from fedtempo.engine.records import RunFiles
+from fedtempo.engine.records import RECORDS, RunFiles, read_lines
 from fedtempo.engine.run import Progress, run_into
 from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
 from fedtempo.experiments.runner import made_with
@@ -156,8 +157,11 @@ class TempoStrategy(Strategy):
             messenger.forget_all()
             if newcomers is not None:
                 newcomers.forget_all()
+        if folder is not None:
+            self._complete(result, folder)
         if loop.ended is not None:
-            log(INFO, f"{loop.rounds_done} rounds in {time.monotonic() - began:.1f} s, ended by {loop.ended}")
+            whole = f"{time.monotonic() - began:.1f} s with start and evaluations"
+            log(INFO, f"{loop.rounds_done} rounds in {loop.time:.1f} s ({whole}), ended by {loop.ended}")
         return result
 
     def summary(self) -> None:
@@ -213,6 +217,17 @@ class TempoStrategy(Strategy):
         """Refuse what no real link does here."""
         if self.clock == "wall" and self.training.link == "shared" and fleet.bandwidth_cap is not None:
             raise InputError("a fleet with bandwidth_cap must have the link paper or equal, got shared")
+
+    def _complete(self, result: Result, folder: Path) -> None:
+        """Add what the records know of rounds before this start."""
+        by_clients = self.evaluated_by == "clients"
+        told = result.evaluate_metrics_clientapp if by_clients else result.evaluate_metrics_serverapp
+        rounds = [line for line in read_lines(folder / RECORDS) if "members" in line]
+        for number, record in enumerate(rounds, 1):
+            result.train_metrics_clientapp.setdefault(number, _metrics(record, {}))
+            found = {name: record[name] for name in ("loss", "accuracy") if record[name] is not None}
+            if found and number not in told:
+                told[number] = MetricRecord(found)
 
     def _find_clients(self, grid: Grid, folder: Path | None) -> Roster:
         """Return the node of each client, and the fleet."""
@@ -281,7 +296,8 @@ class TempoStrategy(Strategy):
         limits = {"max_rounds": num_rounds} | {name: value for name, value in self.stop.items() if value is not None}
         config = {"times": {}, **header["config"]}
         config["stop"] = {**config.get("stop", {}), **limits}
-        return header | {"config": config} | ({"clock": "wall"} if self.clock == "wall" else {})
+        versions = {**header.get("versions", {}), "flwr": version("flwr")}
+        return header | {"config": config, "versions": versions} | ({"clock": "wall"} if self.clock == "wall" else {})
 
 
 def _checksum(arrays: Sequence[npt.NDArray[np.float64]]) -> str:

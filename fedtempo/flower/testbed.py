@@ -204,8 +204,8 @@ class Testbed:
             self._stop_run(run_id)
             raise
         if status != "completed":
-            said = self.superlink.run_log(run_id).strip().splitlines()[-5:]
-            raise ProcessError(f"the run must complete, got {status} ({details}): " + " / ".join(said))
+            said = details or " / ".join(self.superlink.run_log(run_id).strip().splitlines()[-5:])
+            raise ProcessError(f"the run must complete, got {status}: {said}")
         return list(read_lines(records / RECORDS))
 
     def _stop_run(self, run_id: int) -> None:
