@@ -300,14 +300,10 @@ def test_a_federation_of_three_lets_in_no_stranger_runs_an_app_and_leaves_nothin
         app = write_app(tmp_path / "app")
         with pytest.raises(ProcessError, match="Key 'no-such-key' is not present"):
             link.run_app(app, {"no-such-key": 1}, timeout=60)
-        run = link.run_app(app, {"rounds": 2}, timeout=60)
+        run = link.run_app(app, {"rounds": 1}, timeout=60)
         assert run.completed, run.log
         replies = {line for line in run.log.splitlines() if line.startswith("reply")}
-        assert replies == {
-            f"reply {number} {node_id} {{'part': {part}, 'twice': {2 * number}}}"
-            for number in (1, 2)
-            for part, node_id in enumerate(ids)
-        }
+        assert replies == {f"reply 1 {node_id} {{'part': {part}, 'twice': 2}}" for part, node_id in enumerate(ids)}
         marks = [process._mark for process in (link, *nodes)]
         assert all(marked(mark) for mark in marks[:4])
 

@@ -32,7 +32,7 @@ from fedtempo.flower.testbed_report import report_on
 from fedtempo.flower.watched import ProcessError
 
 DEADLINE, SHORT_DEADLINE = 40.0, 25.0
-pytestmark = pytest.mark.xdist_group("testbed")  # one after another, with nodes that start once
+IN_ONE_PROCESS = pytest.mark.xdist_group("testbed")  # which then starts the nodes once
 PATIENCE = 60.0  # s for something that takes a few on a machine that has nothing else to do
 TABLE = {
     "name": "three nodes",
@@ -70,6 +70,7 @@ def simulated(policy, seed, rounds=3):
     return list(simulation.rounds()), simulation.model
 
 
+@IN_ONE_PROCESS
 def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     """The same cohorts, weights and model; uploads take what their shares say, in the median within 15 %."""
     expected, model = simulated("weighted", 4)
@@ -93,6 +94,7 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
         np.testing.assert_allclose(saved[MODEL], model, atol=1e-5)
 
 
+@IN_ONE_PROCESS
 def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path, monkeypatch):
     """It still counts as connected for a while, so it is asked; the round ends without it, and training goes on."""
     monkeypatch.setattr(bed, "settings", replace(bed.settings, deadline=SHORT_DEADLINE))
