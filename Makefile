@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # pip of the Python that made the environment installs into it: no ensurepip, which some distributions leave out.
 INSTALL := "$$(readlink -f $(BIN)/python)" -m pip --disable-pip-version-check --python $(BIN)/python install --quiet -c constraints.txt
 
+# Flower starts a process for each message: without bytecode each of them would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo flower test check lint bench format hooks clean
 
 help:
