@@ -33,9 +33,9 @@ def wide_output(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def compiled():
-    """Compile the kernels beforehand, so that no command says that it compiles them."""
+    """Compile the kernels beforehand, so that no command of a test says that it compiles them, whatever the machine."""
     data = synthetic_data(alpha=1.0, beta=1.0, num_clients=10, num_samples=800, seed=0)
     simulate(data, compute_time=1.0, upload_time=1.0, cohort_size=1, local_steps=1, max_rounds=1)
 

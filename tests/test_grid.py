@@ -88,7 +88,7 @@ def test_a_grid_on_one_process_runs_each_round_once_and_ends_at_ctrl_c(config, t
     assert [has_ended(job) for job in jobs] == [True, False]
 
 
-def test_ctrl_c_while_workers_start_is_heard(config, compiled, tmp_path, monkeypatch):
+def test_ctrl_c_while_workers_start_is_heard(config, tmp_path, monkeypatch):
     def started(parallel, calls):
         signal.raise_signal(signal.SIGINT)
         return (path for path in ())
@@ -308,7 +308,7 @@ else:
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.02, 0.1])
-def test_ctrl_c_twice_ends_a_comparison_with_one_sentence(config, compiled, tmp_path, pause):
+def test_ctrl_c_twice_ends_a_comparison_with_one_sentence(config, tmp_path, pause):
     """In a session of its own, whose processes all hear it, as those of a terminal do."""
     config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 1000000"))
     arguments = ["--policies", "uniform,weighted", "--seeds", "2", "--jobs", "2", "--target-loss", "0.001"]

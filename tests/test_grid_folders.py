@@ -117,7 +117,7 @@ def test_a_repeated_value_is_refused(config, capsys, option):
 
 
 @pytest.mark.parametrize("line", ["no record\n", "[1]\n", "\0\0\0\0\n"])
-def test_a_corrupt_last_line_gets_one_sentence(config, compiled, tmp_path, capsys, line):
+def test_a_corrupt_last_line_gets_one_sentence(config, tmp_path, capsys, line):
     arguments = ["compare", config, "--policies", "uniform", "--seeds", 1, "--target-loss", 1, "-o", tmp_path / "runs"]
     assert command(*arguments) == 0
     capsys.readouterr()

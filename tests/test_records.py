@@ -115,7 +115,7 @@ def test_a_run_of_other_code_goes_on_under_its_header(config, tmp_path, capsys):
         runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "out")
 
 
-def test_another_run_is_refused_with_what_differs_and_what_to_do(config, compiled, tmp_path, capsys):
+def test_another_run_is_refused_with_what_differs_and_what_to_do(config, tmp_path, capsys):
     arguments = ["run", config, "--policy", "uniform", "-o", tmp_path / "out"]
     assert command(*arguments) == 0
     config.write_text(SMALL.replace("cohort_size = 3", "cohort_size = 4"))
@@ -129,7 +129,7 @@ def test_another_run_is_refused_with_what_differs_and_what_to_do(config, compile
     assert "; and " in error
 
 
-def test_a_diverged_run_fails_again_when_it_is_given_again(config, compiled, tmp_path, capsys):
+def test_a_diverged_run_fails_again_when_it_is_given_again(config, tmp_path, capsys):
     config.write_text(SMALL.replace("local_steps = 5", "local_steps = 5\nstep_size = 1e6"))
     said = []
     for _ in range(2):
@@ -458,7 +458,7 @@ def test_headers_of_other_settings_are_compared_as_they_are(config, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"header":{"pol'])
-def test_runs_killed_at_their_start_are_passed_over(config, compiled, tmp_path, capsys, content):
+def test_runs_killed_at_their_start_are_passed_over(config, tmp_path, capsys, content):
     whole_run(config, tmp_path / "runs" / "a")
     (tmp_path / "runs" / "b").mkdir()
     (tmp_path / "runs" / "b" / RECORDS).write_bytes(content)

@@ -551,7 +551,7 @@ def test_over_traces_the_nominal_upload_takes_the_mean_rate_of_the_clients_own(c
         ("MNIST instead of EMNIST", True),
     ],
 )
-def test_data_that_stand_in_for_others_are_noted(config, compiled, tmp_path, monkeypatch, capsys, name, noted):
+def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
     data = runner.load_data(read_experiment(config)[0].data)
     monkeypatch.setattr(runner, "load_data", lambda _: replace(data, name=name))
     config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"'))
@@ -565,7 +565,7 @@ def test_data_that_stand_in_for_others_are_noted(config, compiled, tmp_path, mon
 @pytest.mark.parametrize(
     ("policy", "target", "noted"), [("proposed", 2.15, True), ("proposed", 2.1, False), ("weighted", 2.15, False)]
 )
-def test_pilots_that_go_below_the_target_are_noted(config, compiled, tmp_path, capsys, policy, target, noted):
+def test_pilots_that_go_below_the_target_are_noted(config, tmp_path, capsys, policy, target, noted):
     assert command("run", config, "--policy", policy, "--target-loss", target, "-o", tmp_path / "out") == 0
     said = (
         "note: the pilots of proposed go on to loss 2.1, below the target 2.15, and all their time counts; "
