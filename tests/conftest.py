@@ -7,8 +7,8 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from fedtempo import Fleet, simulate
-from fedtempo.data.synthetic import synthetic_data
+from fedtempo import Fleet
+from fedtempo.simulator.kernels import load_kernels
 
 threadpool_limits(limits=1)  # tests run side by side, one to a core
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what they run in the background
@@ -36,8 +36,7 @@ def wide_output(monkeypatch):
 @pytest.fixture(scope="session", autouse=True)
 def compiled():
     """Compile the kernels beforehand, so that no command of a test says that it compiles them, whatever the machine."""
-    data = synthetic_data(alpha=1.0, beta=1.0, num_clients=10, num_samples=800, seed=0)
-    simulate(data, compute_time=1.0, upload_time=1.0, cohort_size=1, local_steps=1, max_rounds=1)
+    load_kernels()
 
 
 @pytest.fixture

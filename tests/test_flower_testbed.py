@@ -92,6 +92,9 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     assert np.median(np.abs(errors)) < 0.15
     with np.load(tmp_path / "run" / MODEL_FILE) as saved:
         np.testing.assert_allclose(saved[MODEL], model, atol=1e-5)
+    for node in bed.nodes:
+        assert "Start `flwr-clientapp` process" not in node.log, "ClientApps are forks"
+        assert sum("fedtempo.flower.forks" in " ".join(process.cmdline()) for process in tree(node.pid)) <= 1
 
 
 @IN_ONE_PROCESS

@@ -216,9 +216,10 @@ class SuperNode(FlowerProcess):
         ca_certificate: Path | str,
         prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        programs: Sequence[Path] = (),
     ) -> None:
         """Take the private key's path, the SuperLink's address as `host:port` and what the ClientApp reads there."""
-        super().__init__(f"supernode-{number}", folder, prefix=prefix, environment=environment)
+        super().__init__(f"supernode-{number}", folder, prefix=prefix, environment=environment, programs=programs)
         self.number = number
         self._key = Path(key).resolve()
         self._ca_certificate = Path(ca_certificate).resolve()

@@ -21,6 +21,7 @@ from fedtempo.experiments.config import Experiment, for_policy, make_experiment
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
 from fedtempo.experiments.toml import merged
 from fedtempo.fleet import Fleet
+from fedtempo.flower import warm_executor
 from fedtempo.flower.credentials import make_credentials, write_secret
 from fedtempo.flower.link import ShapedLink
 from fedtempo.flower.link_control import LinkServer
@@ -141,6 +142,7 @@ class Testbed:
             ca_certificate=self.credentials.ca_certificate,
             prefix=() if self.namespaces is None else self.namespaces.prefix(number),
             environment={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": f"{min(POLL_SECONDS_OF_A_NODE * self.num_nodes, 1):g}"},
+            programs=[warm_executor.write_program(self.folder / "programs")],
         )
 
     def check_policy(self, policy: str) -> None:

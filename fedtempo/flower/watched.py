@@ -80,14 +80,24 @@ class FlowerProcess(Startable):
     """One process and all that it starts in turn; as a context, started on entry and ended on exit."""
 
     def __init__(
-        self, name: str, folder: Path | str, *, prefix: Sequence[str], environment: Mapping[str, str] | None
+        self,
+        name: str,
+        folder: Path | str,
+        *,
+        prefix: Sequence[str],
+        environment: Mapping[str, str] | None,
+        programs: Sequence[Path] = (),
     ) -> None:
-        """Keep log and state in the folder. The prefix goes before the command, e.g. `ip netns exec NAME`."""
+        """Keep log and state in the folder. The prefix goes before the command, e.g. `ip netns exec NAME`.
+
+        ``programs``: folders of programs that are started in place of Flower's of the same name.
+        """
         self.name = name
         self.folder = Path(folder).resolve()
         self.log_path = self.folder / f"{name}.log"
         self._prefix = tuple(prefix)
         self._environment = dict(environment or {})
+        self._programs = [*map(str, programs), os.path.dirname(sys.executable)]
         self._mark = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -123,11 +133,10 @@ class FlowerProcess(Startable):
         _end_tree(self)  # what a process that died by itself may have left behind
         home = self.folder / f"{self.name}-home"  # Flower unpacks apps there; shared, two nodes would do so at once
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        programs = os.path.dirname(sys.executable)
         environment = os.environ | OFFLINE | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"} | self._environment
         self._mark = environment[MARK] = secrets.token_hex(16)  # a new one, unknown to an earlier watcher
         # Flower finds its executors and apps by name: those of this environment must come first.
-        environment["PATH"] = os.pathsep.join((programs, environment.get("PATH", os.defpath)))
+        environment["PATH"] = os.pathsep.join((*self._programs, environment.get("PATH", os.defpath)))
         watched = [sys.executable, "-I", "-S", "-c", _WATCHED, str(os.getpid()), f"{MARK}={self._mark}"]
         with open(self.log_path, "ab") as log:
             self._log_start = log.tell()

@@ -1,5 +1,6 @@
 """Softmax regression, fast: all clients of a call in one compiled loop, evaluation in blocks that fit the cache."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,20 @@ class SoftmaxTrainer:
     """Multinomial logistic regression in single precision; parameters are the rows [w_c, b_c] of each class."""
 
     def __init__(self, data: FederatedData) -> None:
-        """Take the data, and keep a copy for evaluation that is cut into blocks with samples side by side."""
+        """Take the data."""
         self.data = data
         self.shape = (data.num_classes, data.inputs.shape[1] + 1)
         self.num_parameters = self.shape[0] * self.shape[1]
-        self.blocks = _blocks(data.inputs)
-        self.test_blocks = _blocks(data.test_inputs)
+
+    @cached_property
+    def blocks(self) -> Parameters:
+        """A copy of the training inputs, cut for evaluation; who trains alone needs none."""
+        return _blocks(self.data.inputs)
+
+    @cached_property
+    def test_blocks(self) -> Parameters:
+        """A copy of the test inputs, cut for evaluation."""
+        return _blocks(self.data.test_inputs)
 
     def initial_model(self, rng: np.random.Generator) -> Parameters:
         """Return zeros: the loss is convex."""
