@@ -177,7 +177,7 @@ def test_the_command_leaves_nothing_behind(tmp_path, temporary, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     arguments = [
         *("testbed", "--nodes", "2", "--rounds", "1", "--cohort-size", "2"),
-        *("--model-megabytes", "0.1", "--json", "t.json"),
+        *("--model-megabytes", "0.1", "--json", "t.json", "--records", "run"),
     ]
     if os.geteuid() == 0 and shutil.which("ip"):
         arguments += ["--netns", *(["--tc"] if shutil.which("tc") else [])]
@@ -193,13 +193,21 @@ def test_the_command_leaves_nothing_behind(tmp_path, temporary, monkeypatch, cap
     assert printed.startswith("starting a SuperLink and 2 SuperNodes\nall are there; the run starts\nround 1 of 1")
     assert printed.count("round 1 of 1") == 1
     assert "rounds: 1, nodes: 2" in printed
-    assert sorted(os.listdir(tmp_path)) == ["t.json", "temporary"]
+    assert sorted(os.listdir(tmp_path)) == ["run", "t.json", "temporary"]
     time.sleep(0.2)
     assert not left_over(temporary)
     if "--netns" in arguments:
         assert len(hosts) == 2
         names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         assert not set(hosts) & set(names.split())
+    monkeypatch.setattr(Testbed, "__enter__", None)  # nothing is started for what is there
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    again = capsys.readouterr().out
+    assert again.startswith("all 1 rounds are there already; with more --rounds the run goes on\n")
+    assert again.splitlines()[1:] == printed.splitlines()[-len(again.splitlines()) + 1 :], "the same results"
+    assert json.loads((tmp_path / "t.json").read_text()) == report
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from fedtempo.cli.terminal import FAILED, Interrupted, console, fail
 from fedtempo.engine.records import RECORDS, read_header, read_lines
 from fedtempo.files import whole_file
 from fedtempo.fleet_csv import read_fleet
+
+if TYPE_CHECKING:
+    from fedtempo.flower.testbed import Testbed
 
 LEAST_NODES = 2  # that hold all classes of the small experiment
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
@@ -61,11 +64,10 @@ def run_on_testbed(
     """Run a real federation on this machine: SuperLink, SuperNodes behind a shaped uplink, TLS and keys."""
     check_installed("flwr", "flower", "testbed")
     from fedtempo.experiments.config import for_policy
-    from fedtempo.flower.display import NodesTable, live_table, summary_lines
+    from fedtempo.flower.display import summary_lines
     from fedtempo.flower.sweeper import swept_folder
     from fedtempo.flower.testbed import Testbed, TestbedSettings
     from fedtempo.flower.testbed_report import report_on, summary_of
-    from fedtempo.policies.proposed import PILOTS, PilotSettings
     from fedtempo.policies.registry import check_name
 
     check_name(policy)
@@ -81,27 +83,16 @@ def run_on_testbed(
     settings = TestbedSettings(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns, kernel_link=tc
     )
-    done = 0 if records is None else _rounds_there(records, policy, seed)
-    with ExitStack() as at_the_end:
-        folder = at_the_end.enter_context(swept_folder("fedtempo-testbed-"))
+    found = [] if records is None else _lines_there(records, policy, seed)
+    with swept_folder("fedtempo-testbed-") as folder:
         bed = Testbed(settings, folder)
         bed.check_policy(policy)
-        training, options = for_policy(bed.experiment, policy)
-        shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
-        pilots = PilotSettings(**options).max_rounds * len(PILOTS) if "losses" in options else 0
-        at_the_end.enter_context(_explained(records))
-        with _said(f"starting a SuperLink and {nodes} SuperNodes"):
-            at_the_end.enter_context(bed)
-        console().print(f"all are there; the run {f'goes on after round {done}' if done else 'starts'}")
-        with live_table(shown, console(), done) as show:
-            found = bed.run(
-                policy,
-                rounds=rounds,
-                seed=seed,
-                records=records or folder / "records",
-                timeout=(pilots + rounds) * (deadline + ENGINE_SECONDS),
-                show=show,
-            )
+        if _holds_all(found, table, rounds):
+            console().print(f"all {rounds} rounds are there already; with more --rounds the run goes on")
+        else:
+            done = sum("members" in line for line in found)
+            found = _run(bed, policy, rounds=rounds, seed=seed, records=records, done=done)
+    training, _ = for_policy(bed.experiment, policy)
     report = report_on(found, bed.fleet, training)
     for line in summary_lines(report, summary_of(report)):
         console().print(line)
@@ -110,13 +101,13 @@ def run_on_testbed(
             json.dump(report, stream, indent=1)
 
 
-def _rounds_there(records: Path, policy: str, seed: int) -> int:
-    """Return how many rounds a run has in a folder; refuse another run's before anything starts."""
+def _lines_there(records: Path, policy: str, seed: int) -> list[dict[str, Any]]:
+    """Return what a folder has of the run; refuse another run's before anything starts."""
     if records.exists() and not records.is_dir():
         raise InputError(f"--records must be a folder, got the file {records}")
     records.mkdir(parents=True, exist_ok=True)
     if not (path := records / RECORDS).exists():
-        return 0
+        return []
     header = read_header(path)
     for name, wanted in (("policy", policy), ("seed", seed)):
         if header.get(name, wanted) != wanted:
@@ -124,7 +115,44 @@ def _rounds_there(records: Path, policy: str, seed: int) -> int:
                 f"--records must be a new folder or hold the same run, got one with {name} {header[name]}, and "
                 f"{wanted} is asked for; choose another folder, or delete this one"
             )
-    return sum("members" in line for line in read_lines(path))
+    return list(read_lines(path))
+
+
+def _holds_all(found: list[dict[str, Any]], table: dict[str, Any], rounds: int) -> bool:
+    """Return whether records are of this experiment and have as many rounds."""
+    from fedtempo.experiments.toml import merged
+
+    if not found or found[-1].get("end") != "max_rounds" or found[-1]["rounds"] < rounds:
+        return False
+    alike = {"stop": {"max_rounds": rounds}, "training": {"duplicates": "physical"}}
+    there, asked = (merged(one, alike) for one in (found[0]["header"]["config"], json.loads(json.dumps(table))))
+    return there == asked
+
+
+def _run(
+    bed: "Testbed", policy: str, *, rounds: int, seed: int, records: Path | None, done: int
+) -> list[dict[str, Any]]:
+    """Start the federation, run, show what happens and end it; return all records."""
+    from fedtempo.experiments.config import for_policy
+    from fedtempo.flower.display import NodesTable, live_table
+    from fedtempo.policies.proposed import PILOTS, PilotSettings
+
+    training, options = for_policy(bed.experiment, policy)
+    shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
+    pilots = PilotSettings(**options).max_rounds * len(PILOTS) if "losses" in options else 0
+    with _explained(records), ExitStack() as at_the_end:
+        with _said(f"starting a SuperLink and {bed.num_nodes} SuperNodes"):
+            at_the_end.enter_context(bed)
+        console().print(f"all are there; the run {f'goes on after round {done}' if done else 'starts'}")
+        with live_table(shown, console(), done) as show:
+            return bed.run(
+                policy,
+                rounds=rounds,
+                seed=seed,
+                records=records or bed.folder / "records",
+                timeout=(pilots + rounds) * (bed.settings.deadline + ENGINE_SECONDS),
+                show=show,
+            )
 
 
 def _said(what: str) -> AbstractContextManager[object]:
