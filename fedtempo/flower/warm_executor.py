@@ -6,6 +6,7 @@ testbed, where all nodes share the cores, it was the largest. Here it happens on
 """
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
 from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 
 NAME = "flower-superexec"  # the program that a SuperNode starts
+ALONE = ("-P",)  # what lies in the folder in which somebody starts the testbed is none of its modules
 FORKS = "from fedtempo.flower.forks import serve; serve()"
 
 
@@ -30,7 +32,7 @@ class WarmExecutor(SubprocessExecutor):
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
         """Start what one message asks for."""
-        if spec.task_type != TaskType.CLIENT_APP:
+        if spec.task_type != TaskType.CLIENT_APP or spec.runtime_dependency_install:
             return super().launch(spec)
         task = {
             "address": spec.runtime_api_address,
@@ -49,7 +51,7 @@ class WarmExecutor(SubprocessExecutor):
         """Return the input of the process that forks, started where there is none."""
         if self._forks is None or self._forks.poll() is not None:
             self.close()
-            self._forks = subprocess.Popen([sys.executable, "-c", FORKS], stdin=subprocess.PIPE, bufsize=0)
+            self._forks = subprocess.Popen([sys.executable, *ALONE, "-c", FORKS], stdin=subprocess.PIPE, bufsize=0)
         return cast("IO[bytes]", self._forks.stdin)
 
     def close(self) -> None:
@@ -62,9 +64,10 @@ def write_program(folder: Path) -> Path:
     """Write the program that SuperNodes start in place of Flower's where the folder comes first in their path."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / NAME
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from {__name__} import main; main()" "$@"\n')
+    command = [sys.executable, *ALONE, "-c", f"from {__name__} import main; main()"]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     program.chmod(0o700)
-    return folder
+    return folder.absolute()
 
 
 def main() -> None:
