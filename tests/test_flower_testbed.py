@@ -275,6 +275,7 @@ def eventually(true, seconds=PATIENCE):
         (["--nodes", "1"], "--nodes must be at least 2, got 1; or give an experiment with --config"),
         (["--records", "fleet.csv"], "--records must be a folder, got the file fleet.csv"),
         (["--records", "other"], "hold the same run, got one with policy tempo, and uniform is asked for"),
+        (["--records", "longer", "--rounds", "2"], "--rounds must be at least the 3 that longer has, got 2"),
         (["--policy", "nope"], "policy must be one of"),
         (["--link", "bad"], "training.link must be one of"),
         (["--model-megabytes", "0.000001"], "the model must have at least its own"),
@@ -291,8 +292,12 @@ def test_wrong_options_are_refused_before_anything_starts(wrong, said, capsys, t
     monkeypatch.chdir(tmp_path)
     ones = np.ones(10)
     write_fleet("fleet.csv", Fleet(ones / 10, ones, ones, ones))
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / RECORDS).write_text('{"header":{"policy":"tempo","seed":0}}\n')
+    for name, lines in {
+        "other": '{"header":{"policy":"tempo","seed":0}}\n',
+        "longer": '{"header":{"policy":"uniform","seed":0}}\n{"end":"max_rounds","rounds":3}\n',
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / RECORDS).write_text(lines)
     with pytest.raises(SystemExit) as ended:
         main(["testbed", *wrong])
     assert ended.value.code == 2

@@ -83,7 +83,7 @@ def run_on_testbed(
     settings = TestbedSettings(
         table=table, model_bytes=round(model_megabytes * 1e6), deadline=deadline, namespaces=netns, kernel_link=tc
     )
-    found = [] if records is None else _lines_there(records, policy, seed)
+    found = [] if records is None else _lines_there(records, policy, seed, rounds)
     with swept_folder("fedtempo-testbed-") as folder:
         bed = Testbed(settings, folder)
         bed.check_policy(policy)
@@ -101,7 +101,7 @@ def run_on_testbed(
             json.dump(report, stream, indent=1)
 
 
-def _lines_there(records: Path, policy: str, seed: int) -> list[dict[str, Any]]:
+def _lines_there(records: Path, policy: str, seed: int, rounds: int) -> list[dict[str, Any]]:
     """Return what a folder has of the run; refuse another run's before anything starts."""
     if records.exists() and not records.is_dir():
         raise InputError(f"--records must be a folder, got the file {records}")
@@ -115,7 +115,10 @@ def _lines_there(records: Path, policy: str, seed: int) -> list[dict[str, Any]]:
                 f"--records must be a new folder or hold the same run, got one with {name} {header[name]}, and "
                 f"{wanted} is asked for; choose another folder, or delete this one"
             )
-    return list(read_lines(path))
+    found = list(read_lines(path))
+    if found and (there := found[-1].get("rounds", 0)) > rounds:
+        raise InputError(f"--rounds must be at least the {there} that {records} has, got {rounds}")
+    return found
 
 
 def _holds_all(found: list[dict[str, Any]], table: dict[str, Any], rounds: int) -> bool:

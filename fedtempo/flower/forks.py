@@ -21,7 +21,8 @@ def serve() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             sys.stdin = open(os.devnull)  # noqa: SIM115  # to the end of the process
             os.dup2(sys.stdin.fileno(), 0)  # nor is there a line for what the app starts in turn
-            sys.exit(_run(**json.loads(line)))
+            _run(**json.loads(line))
+            sys.exit()
 
 
 def _run(*, address: str, token: str, root_certificates: str | None, insecure: bool, parent: int | None) -> None:
