@@ -28,9 +28,9 @@ import psutil
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.tables import markdown
 from fedtempo.files import whole_file
-from fedtempo.flower.testbed import Testbed, TestbedSettings
-from fedtempo.flower.testbed_report import report_on, summary_of
-from fedtempo.flower.watched import ProcessError
+from fedtempo.flower.testbed.federation import Testbed, TestbedSettings
+from fedtempo.flower.testbed.report import report_on, summary_of
+from fedtempo.flower.testbed.watched import ProcessError
 
 ROOT = Path(__file__).parents[1]
 COHORT_SIZE, MEGABYTE = 4, 1_000_000

@@ -17,7 +17,7 @@ from fedtempo.files import whole_file
 from fedtempo.fleet_csv import read_fleet
 
 if TYPE_CHECKING:
-    from fedtempo.flower.testbed import Testbed
+    from fedtempo.flower.testbed.federation import Testbed
 
 LEAST_NODES = 2  # that hold all classes of the small experiment
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
@@ -64,10 +64,10 @@ def run_on_testbed(
     """Run a real federation on this machine: SuperLink, SuperNodes behind a shaped uplink, TLS and keys."""
     check_installed("flwr", "flower", "testbed")
     from fedtempo.experiments.config import for_policy
-    from fedtempo.flower.display import summary_lines
-    from fedtempo.flower.sweeper import swept_folder
-    from fedtempo.flower.testbed import Testbed, TestbedSettings
-    from fedtempo.flower.testbed_report import report_on, summary_of
+    from fedtempo.flower.testbed.screen import summary_lines
+    from fedtempo.flower.testbed.sweeper import swept_folder
+    from fedtempo.flower.testbed.federation import Testbed, TestbedSettings
+    from fedtempo.flower.testbed.report import report_on, summary_of
     from fedtempo.policies.registry import check_name
 
     check_name(policy)
@@ -137,7 +137,7 @@ def _run(
 ) -> list[dict[str, Any]]:
     """Start the federation, run, show what happens and end it; return all records."""
     from fedtempo.experiments.config import for_policy
-    from fedtempo.flower.display import NodesTable, live_table
+    from fedtempo.flower.testbed.screen import NodesTable, live_table
     from fedtempo.policies.proposed import PILOTS, PilotSettings
 
     training, options = for_policy(bed.experiment, policy)
@@ -170,7 +170,7 @@ def _said(what: str) -> AbstractContextManager[object]:
 @contextmanager
 def _explained(records: Path | None) -> Iterator[None]:
     """Turn what ends a testbed into one sentence."""
-    from fedtempo.flower.watched import ProcessError
+    from fedtempo.flower.testbed.watched import ProcessError
 
     try:
         yield
@@ -207,8 +207,8 @@ def link(
     """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
     check_installed("flwr", "flower", "link")
     from fedtempo.flower.credentials import write_secret
-    from fedtempo.flower.link import ShapedLink
-    from fedtempo.flower.link_control import LinkServer
+    from fedtempo.flower.link.shaped import ShapedLink
+    from fedtempo.flower.link.control import LinkServer
 
     server, _, number = superlink.rpartition(":")
     if not (server and number.isdigit()):

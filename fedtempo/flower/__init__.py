@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import Any
 
 _OF = {
-    "tempo_client": "fedtempo.flower.client",
-    "note_gradient": "fedtempo.flower.client",
-    "TempoStrategy": "fedtempo.flower.strategy",
+    "tempo_client": "fedtempo.flower.strategy.client_mod",
+    "note_gradient": "fedtempo.flower.strategy.client_mod",
+    "TempoStrategy": "fedtempo.flower.strategy.tempo_strategy",
 }
 
 

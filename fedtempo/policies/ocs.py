@@ -21,7 +21,7 @@ import numpy as np
 from fedtempo.checks import InputError, Integers, Vector, check_count
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan
-from fedtempo.policies.presence import Attentive, Presence
+from fedtempo.policies.availability import Attentive, Presence
 from fedtempo.theory.inclusion import inclusion_with_sum, relative
 
 PASSES = 4  # of sums in AOCS, as in the authors' experiments

@@ -9,7 +9,7 @@ from fedtempo.checks import InputError, Vector, as_numbers, check_count, check_f
 from fedtempo.fleet import Fleet
 from fedtempo.policies.fixed import FixedSampling
 from fedtempo.policies.policy import Restart, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.presence import Presence
+from fedtempo.policies.availability import Presence
 from fedtempo.theory.estimation import estimate_beta_over_alpha, estimate_gradient_bounds
 from fedtempo.theory.optimum import optimal_sampling
 from fedtempo.theory.sampling import statistical_sampling, uniform_sampling, weighted_sampling

@@ -40,7 +40,7 @@ from fedtempo.policies.local_steps import LocalSteps
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.presence import Presence
+from fedtempo.policies.availability import Presence
 from fedtempo.policies.times import ClientTimes
 from fedtempo.theory.inclusion import (
     DrawsFromMany,

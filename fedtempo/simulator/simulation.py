@@ -10,7 +10,7 @@ from fedtempo.learning.trainer import Trainer
 from fedtempo.policies.policy import Policy
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel
-from fedtempo.simulator.clients import LocalWorkers, SimulatedClients
+from fedtempo.simulator.simulated_clients import LocalWorkers, SimulatedClients
 
 
 class Simulation(Loop):

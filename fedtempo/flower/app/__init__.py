@@ -1,0 +1,1 @@
+"""The ready app: an experiment of a configuration file on Flower nodes."""

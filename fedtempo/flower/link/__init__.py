@@ -1,0 +1,1 @@
+"""The uplink that clients share: who may send how fast, and how long uploads took."""
