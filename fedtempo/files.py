@@ -35,7 +35,7 @@ def whole_files(*targets: tuple[Path | str, str]) -> Iterator[list[IO[Any]]]:
     """
     places = [Path(os.path.realpath(path)) for path, _ in targets]
     if len(set(places)) < len(places):
-        raise InputError(f"output files must differ from each other, got {places[0]} more than once")
+        raise InputError(name="output files", rule="differ from each other", got=f"{places[0]} more than once")
     written: list[tuple[Path, Path]] = []
     try:
         with ExitStack() as streams:

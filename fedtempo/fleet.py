@@ -43,7 +43,9 @@ class Fleet:
         """Check every rule at the door; the rest of the package relies on them."""
         size = np.size(self.data_share)
         if np.ndim(as_numbers("data_share", self.data_share)) != 1 or size == 0:
-            raise InputError(f"data_share must hold one number for each client, got shape {np.shape(self.data_share)}")
+            raise InputError(
+                name="data_share", rule="hold one number for each client", got=f"shape {np.shape(self.data_share)}"
+            )
         self._keep("total_bandwidth", check_positive("total_bandwidth", self.total_bandwidth))
         self._keep("names", None if self.names is None else _checked_names(self.names, size))
         for field in REMEDY:
@@ -54,7 +56,7 @@ class Fleet:
         if abs(total - 1) > SHARE_TOLERANCE:
             percent = abs(total - 100) < 1
             remedy = "divide percentages by 100" if percent else "divide sample counts by their total"
-            raise InputError(f"data_share must sum to 1, got {total:.6g}; {remedy}")
+            raise InputError(name="data_share", rule="sum to 1", got=f"{total:.6g}", remedy=remedy)
 
     def __len__(self) -> int:
         """Return N."""
@@ -98,11 +100,15 @@ class Fleet:
         if np.ndim(values) == 0:
             array = np.full(size, float(array[0]))
         if array.shape != (size,):
-            raise InputError(f"{field} must have one entry for each of the {size} clients, got shape {array.shape}")
+            raise InputError(
+                name=field, rule=f"have one entry for each of the {size} clients", got=f"shape {array.shape}"
+            )
         bad = first_violation(array, allow_zero=field in MAY_BE_ZERO)
         if bad is not None:
             rule = "be zero or positive, and finite" if field in MAY_BE_ZERO else "be positive and finite"
-            raise InputError(f"{field} must {rule}, got {array[bad]:g} for client {self.name(bad)!r}; {REMEDY[field]}")
+            raise InputError(
+                name=field, rule=rule, got=f"{array[bad]:g} for client {self.name(bad)!r}", remedy=REMEDY[field]
+            )
         array.flags.writeable = False
         return array
 
@@ -112,13 +118,15 @@ def _checked_names(names: npt.ArrayLike, size: int) -> npt.NDArray[Any]:
         names, dtype=np.dtypes.StringDType()
     ).view()  # 16 bytes for a short name, however long others are
     if array.shape != (size,):
-        raise InputError(f"names must have one entry for each of the {size} clients, got shape {array.shape}")
+        raise InputError(
+            name="names", rule=f"have one entry for each of the {size} clients", got=f"shape {array.shape}"
+        )
     distinct, first = np.unique(array, return_index=True)
     if distinct.size < size:
         again = np.ones(size, dtype=bool)
         again[first] = False
-        raise InputError(f"names must be distinct, got {str(array[again][0])!r} more than once")
+        raise InputError(name="names", rule="be distinct", got=f"{str(array[again][0])!r} more than once")
     if np.any(array == ""):
-        raise InputError("names must not be empty; leave out the column to number the clients")
+        raise InputError(name="names", rule="not be empty", remedy="leave out the column to number the clients")
     array.flags.writeable = False
     return array

@@ -38,17 +38,19 @@ def read_fleet(path: Path | str, *, total_bandwidth: float = 1.0, model_megabyte
         with open(path, encoding="utf-8-sig", newline="") as stream:
             columns = _read_columns(stream)
     except UnicodeDecodeError:
-        raise InputError(f"{path} must be UTF-8 text, got other bytes; save it as 'CSV UTF-8'") from None
+        raise InputError(name=path, rule="be UTF-8 text", got="other bytes", remedy="save it as 'CSV UTF-8'") from None
     except FileNotFoundError:
-        raise InputError(f"{path} must be a fleet's CSV file, got no such file") from None
+        raise InputError(name=path, rule="be a fleet's CSV file", got="no such file") from None
     except OSError as error:
-        raise InputError(f"{path} must be readable, got: {error.strerror}") from None
-    except (InputError, csv.Error) as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(name=path, rule="be readable", got=f"{error.strerror}") from None
+    except csv.Error as error:
+        raise InputError(name=path, rule="be CSV", got=f"{error}") from None
+    except InputError as error:
+        raise error.within(path) from None
     try:
         return _build(columns, total_bandwidth, model_megabytes)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise error.within(path) from None
 
 
 def write_fleet(path: Path | str, fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
@@ -79,7 +81,7 @@ def _read_columns(stream: IO[str]) -> dict[str, Any]:
     rows = csv.reader(stream, strict=True, delimiter=separator)
     header = [_plain_name(cell) for cell in next(rows, [])]
     if not any(header):
-        raise InputError("the file must start with a line of column names, got an empty file or line")
+        raise InputError(name="the file", rule="start with a line of column names", got="an empty file or line")
     _check_header(header)
     wanted = [column for column in header if column in KNOWN]
     chunks: dict[str, list[Any]] = {column: [] for column in wanted}
@@ -90,7 +92,7 @@ def _read_columns(stream: IO[str]) -> dict[str, Any]:
                 np.array(text, np.dtypes.StringDType()) if column == "name" else _numbers(column, text, lines)
             )
     if not any(chunks.values()):
-        raise InputError("the file must have a line for each client, got column names only")
+        raise InputError(name="the file", rule="have a line for each client", got="column names only")
     return {column: np.concatenate(parts) for column, parts in chunks.items()}
 
 
@@ -102,21 +104,28 @@ def _plain_name(cell: str) -> str:
 def _check_header(header: list[str]) -> None:
     repeated = {column for column in header if column and header.count(column) > 1}
     if repeated:
-        raise InputError(f"column names must be distinct, got {sorted(repeated)[0]!r} more than once")
+        raise InputError(name="column names", rule="be distinct", got=f"{sorted(repeated)[0]!r} more than once")
     for column, instead in INSTEAD.items():
         if column in header and instead in header:
             raise InputError(
-                f"columns must not contradict each other, got both {column} and {instead}; keep one of them"
+                name="columns",
+                rule="not contradict each other",
+                got=f"both {column} and {instead}",
+                remedy="keep one of them",
             )
     for column in ("data_share", "compute_time", "upload_time"):
         if column not in header and INSTEAD.get(column) not in header:
             choices = " or ".join(filter(None, (column, INSTEAD.get(column))))
-            raise InputError(f"a column {choices} must be there, got {', '.join(header)}{_nearest(column, header)}")
+            raise InputError(
+                name=f"a column {choices}", rule="be there", got=f"{', '.join(header)}{_nearest(column, header)}"
+            )
     ignored = [column for column in header if column and column not in (*KNOWN, *PLANNED)]
     for column in ignored:
         meant = difflib.get_close_matches(column, set(KNOWN) - set(header), n=1, cutoff=0.8)
         if meant:
-            raise InputError(f"column names must be known, got {column!r}; did you mean {meant[0]!r}?")
+            raise InputError(
+                name="column names", rule="be known", got=repr(column), remedy=f"did you mean {meant[0]!r}?"
+            )
     if ignored:
         warnings.warn(f"columns not used: {', '.join(ignored)}", FleetNotice, stacklevel=4)
 
@@ -133,7 +142,9 @@ def _chunks(rows: Iterator[list[str]], header: list[str]) -> Iterator[tuple[list
         lines, cells = zip(*part, strict=True)
         for line, row in part:
             if len(row) != len(header):
-                raise InputError(f"each line must have {len(header)} cells as the first, got {len(row)} in line {line}")
+                raise InputError(
+                    name="each line", rule=f"have {len(header)} cells as the first", got=f"{len(row)} in line {line}"
+                )
         yield list(lines), list(zip(*cells, strict=True))
 
 
@@ -147,14 +158,16 @@ def _numbers(column: str, text: Iterable[str], lines: list[int]) -> Vector:
             except ValueError:
                 shown = repr(cell) if cell.strip() else "an empty cell"
                 advice = "write it without units or separators, as in 1150 or 0.048, or leave the client out"
-                raise InputError(f"{column} must be a number, got {shown} in line {line}; {advice}") from None
+                raise InputError(
+                    name=column, rule="be a number", got=f"{shown} in line {line}", remedy=advice
+                ) from None
         raise
 
 
 def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: float | None) -> Fleet:
     names = columns.pop("name", None)
     if model_megabytes is not None:
-        check_positive("model_size", model_megabytes)
+        check_positive("model_megabytes", model_megabytes)
         if "uplink_mbps" not in columns:
             warnings.warn("the model size is not used: the file has no uplink_mbps", FleetNotice, stacklevel=3)
     if "samples" in columns:
@@ -162,13 +175,16 @@ def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: flo
         _check_column("samples", samples, names, "leave out clients that hold no data")
         if np.any(samples % 1):
             part = samples[np.flatnonzero(samples % 1)[0]]
-            raise InputError(f"samples must be whole numbers, got {part:g}; write 1150, not 1.150")
+            raise InputError(name="samples", rule="be whole numbers", got=f"{part:g}", remedy="write 1150, not 1.150")
         columns["data_share"] = samples / samples.sum()
     if "uplink_mbps" in columns:
         rate = columns.pop("uplink_mbps")
         if model_megabytes is None:
             raise InputError(
-                "uplink_mbps must come with the size of one upload, got none; give --model-size in megabytes"
+                name="uplink_mbps",
+                rule="come with the size of one upload",
+                got="none",
+                remedy="give {model_megabytes}",
             )
         _check_column("uplink_mbps", rate, names, "leave out clients without a link")
         # A client alone on the link has all of f_tot, and t_i is its time with one unit.
@@ -184,4 +200,6 @@ def _check_column(column: str, values: Vector, names: Any, remedy: str) -> None:
     bad = first_violation(values, allow_zero=False)
     if bad is not None:
         client = bad if names is None else str(names[bad])
-        raise InputError(f"{column} must be positive and finite, got {values[bad]:g} for client {client!r}; {remedy}")
+        raise InputError(
+            name=column, rule="be positive and finite", got=f"{values[bad]:g} for client {client!r}", remedy=remedy
+        )

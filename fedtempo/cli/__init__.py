@@ -41,16 +41,28 @@ def common(
         print(context.get_help())
 
 
+class _OptionError(Exception):
+    """Input that was refused, in a sentence that names options as they are given."""
+
+
 class _Command(TyperCommand):
     """A command whose arguments have a help: click has one of its own since 8.5, which typer 0.20 leaves empty."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        """Run it; what is refused, and stands in no file, is called by its option: --cohort-size, not cohort_size."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            options = {str(one.name): max(one.opts, key=len) for one in self.params if one.param_type_name == "option"}
+            raise _OptionError(error.sentence(lambda name: options.get(name, name))) from None
 
     def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
         super().__init__(*given, **named)
         hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
         for parameter in self.params:
-            for told in getattr(hints.get(parameter.name), "__metadata__", ()):
-                if isinstance(told, ArgumentInfo):
-                    parameter.help = told.help
+            for given in getattr(hints.get(parameter.name), "__metadata__", ()):
+                if isinstance(given, ArgumentInfo):
+                    parameter.help = given.help
 
 
 for command in (
@@ -97,7 +109,7 @@ def _interrupt_once(signum: int, frame: object) -> None:
 
 def _explain(error: BaseException) -> int:
     """Turn an error that a user can mend into one sentence and a code; raise any other."""
-    if isinstance(error, InputError):
+    if isinstance(error, InputError | _OptionError):
         return fail(str(error), BAD_INPUT)
     if isinstance(error, Interrupted):
         return fail(f"interrupted; {error}", INTERRUPTED)

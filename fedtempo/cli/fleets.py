@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedtempo.checks import InputError, check_choice
-from fedtempo.cli.options import JSON, check_ending, check_outputs, options_named
+from fedtempo.cli.options import JSON, check_ending, check_outputs
 from fedtempo.cli.terminal import console, fleet_notices, note
 from fedtempo.files import whole_files
 from fedtempo.fleet_csv import dump_fleet, read_fleet
@@ -29,8 +29,8 @@ def plan(
             help="β/α of the convergence bound: how much progress costs beside the sampling noise; 0 if left out."
         ),
     ] = None,
-    model_size: Annotated[
-        float | None, typer.Option(metavar="MB", help="Megabytes of one upload, for a column uplink_mbps.")
+    model_megabytes: Annotated[
+        float | None, typer.Option("--model-size", metavar="MB", help="Megabytes of one upload, for a column uplink_mbps.")
     ] = None,
     total_bandwidth: Annotated[float, typer.Option(help="Units of bandwidth that the clients share.")] = 1.0,
     floor: Annotated[float, typer.Option(help="Mix this share of the data shares into q: bounds the weights.")] = 0.0,
@@ -55,26 +55,25 @@ def plan(
     """Plan a fleet: which clients to draw how often, how many a round, and how long training takes."""
     fleet_csv.stat()  # a file that is not there is what to say first
     if (cohort_size is None) != optimise_cohort:
-        raise InputError("the cohort size must be given once: either --cohort-size K or --optimise-cohort")
+        raise InputError(name="the cohort size", rule="be given once: either --cohort-size K or --optimise-cohort")
     picture_format = _picture_format(plot) if plot else ""
     check_outputs(fleet_csv, output, plot, json_file)
     check_ending("--json", json_file, JSON)
-    with options_named():
-        settings = PlanSettings(
-            cohort_size=cohort_size,
-            max_cohort=max_cohort,
-            beta_over_alpha=beta_over_alpha or 0.0,
-            floor=floor,
-            link=link,
-            duplicates=duplicates,
-            rounds_weighted=rounds_weighted,
-            weighted_cohort=weighted_cohort,
-            draws=draws,
-            seed=seed,
-        )
-        with fleet_notices():
-            fleet = read_fleet(fleet_csv, total_bandwidth=total_bandwidth, model_megabytes=model_size)
-        result = plan_fleet(fleet, settings)
+    settings = PlanSettings(
+        cohort_size=cohort_size,
+        max_cohort=max_cohort,
+        beta_over_alpha=beta_over_alpha or 0.0,
+        floor=floor,
+        link=link,
+        duplicates=duplicates,
+        rounds_weighted=rounds_weighted,
+        weighted_cohort=weighted_cohort,
+        draws=draws,
+        seed=seed,
+    )
+    with fleet_notices():
+        fleet = read_fleet(fleet_csv, total_bandwidth=total_bandwidth, model_megabytes=model_megabytes)
+    result = plan_fleet(fleet, settings)
     if beta_over_alpha is None:
         note("no --beta-over-alpha: 0 assumed, which plans for sampling noise alone")
     for assumed in result.notes():

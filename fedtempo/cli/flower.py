@@ -64,10 +64,10 @@ def run_on_testbed(
     """Run a real federation on this machine: SuperLink, SuperNodes behind a shaped uplink, TLS and keys."""
     check_installed("flwr", "flower", "testbed")
     from fedtempo.experiments.config import for_policy
-    from fedtempo.flower.testbed.screen import summary_lines
-    from fedtempo.flower.testbed.sweeper import swept_folder
     from fedtempo.flower.testbed.federation import Testbed, TestbedSettings
     from fedtempo.flower.testbed.report import report_on, summary_of
+    from fedtempo.flower.testbed.screen import summary_lines
+    from fedtempo.flower.testbed.sweeper import swept_folder
     from fedtempo.policies.registry import check_name
 
     check_name(policy)
@@ -104,7 +104,7 @@ def run_on_testbed(
 def _lines_there(records: Path, policy: str, seed: int, rounds: int) -> list[dict[str, Any]]:
     """Return what a folder has of the run; refuse another run's before anything starts."""
     if records.exists() and not records.is_dir():
-        raise InputError(f"--records must be a folder, got the file {records}")
+        raise InputError(name="--records", rule="be a folder", got=f"the file {records}")
     records.mkdir(parents=True, exist_ok=True)
     if not (path := records / RECORDS).exists():
         return []
@@ -112,12 +112,14 @@ def _lines_there(records: Path, policy: str, seed: int, rounds: int) -> list[dic
     for name, wanted in (("policy", policy), ("seed", seed)):
         if header.get(name, wanted) != wanted:
             raise InputError(
-                f"--records must be a new folder or hold the same run, got one with {name} {header[name]}, and "
-                f"{wanted} is asked for; choose another folder, or delete this one"
+                name="--records",
+                rule="be a new folder or hold the same run",
+                got=f"one with {name} {header[name]}, and {wanted} is asked for",
+                remedy="choose another folder, or delete this one",
             )
     found = list(read_lines(path))
     if found and (there := found[-1].get("rounds", 0)) > rounds:
-        raise InputError(f"--rounds must be at least the {there} that {records} has, got {rounds}")
+        raise InputError(name="--rounds", rule=f"be at least the {there} that {records} has", got=f"{rounds}")
     return found
 
 
@@ -207,16 +209,16 @@ def link(
     """Stand between SuperNodes and SuperLink and enforce each one's share of the uplink, until Ctrl-C."""
     check_installed("flwr", "flower", "link")
     from fedtempo.flower.credentials import write_secret
-    from fedtempo.flower.link.shaped import ShapedLink
     from fedtempo.flower.link.control import LinkServer
+    from fedtempo.flower.link.shaped import ShapedLink
 
     server, _, number = superlink.rpartition(":")
     if not (server and number.isdigit()):
-        raise InputError(f"--superlink must be host:port, got {superlink!r}")
+        raise InputError(name="--superlink", rule="be host:port", got=repr(superlink))
     try:
         alone = [1e6 * float(rate) for rate in rates.split(",")]
     except ValueError:
-        raise InputError(f"--rates must be numbers with commas between them, got {rates!r}") from None
+        raise InputError(name="--rates", rule="be numbers with commas between them", got=repr(rates)) from None
     shaped = ShapedLink((server, int(number)), alone, host=host, first_port=first_port)
     with shaped, LinkServer(shaped, port=port) as control:
         token.unlink(missing_ok=True)  # one that is there may be open to others
@@ -244,7 +246,7 @@ def _known(nodes: int, policy: str, clients: Path | None, beta_over_alpha: float
     if clients is not None:
         fleet = read_fleet(clients)
         if len(fleet) != nodes:
-            raise InputError(f"--clients must have a line for each of {nodes} nodes, got {len(fleet)}")
+            raise InputError(name="--clients", rule=f"have a line for each of {nodes} nodes", got=f"{len(fleet)}")
         known["gradient_bound"] = fleet.gradient_bound.tolist()
     if beta_over_alpha is not None:
         known["beta_over_alpha"] = check_nonnegative("--beta-over-alpha", beta_over_alpha)
@@ -260,7 +262,12 @@ def _table(config: Path | None, preset: str, nodes: int, over: dict[str, Any]) -
     if config is not None:
         return read_experiment(config, preset, over=over)[1]
     if nodes < LEAST_NODES:
-        raise InputError(f"--nodes must be at least {LEAST_NODES}, got {nodes}; or give an experiment with --config")
+        raise InputError(
+            name="--nodes",
+            rule=f"be at least {LEAST_NODES}",
+            got=f"{nodes}",
+            remedy="or give an experiment with --config",
+        )
     table = merged(SMALL, over | {"data": {"clients": nodes, "samples": max(SAMPLES_OF_A_NODE * nodes, LEAST_SAMPLES)}})
     for seed in range(DRAWS_TRIED):  # few clients may lack a class
         table["data"] = table["data"] | {"seed": seed}

@@ -1,9 +1,6 @@
 """What the words of a command line mean: options that commands share, lists, seeds, output files."""
 
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,10 +26,6 @@ Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ra
 Records = Annotated[Path, typer.Option(help="Folder of the records.")]
 RecordsOutput = Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")]
 
-PLAN_OPTIONS = (
-    "cohort_size", "max_cohort", "weighted_cohort", "draws", "seed", "beta_over_alpha", "floor", "rounds_weighted",
-    "model_size", "total_bandwidth",
-)  # fmt: skip
 HTML, JSON = (".html", ".htm"), (".json",)  # how the names of such files end
 
 
@@ -53,10 +46,10 @@ def policy_names(listed: str) -> list[str]:
     names = words(listed)
     if any(len(name.split()) > 1 for name in names):
         apart = ",".join(listed.replace(",", " ").split())
-        raise InputError(f"--policies must be separated by commas, got {listed!r}; write {apart}")
+        raise InputError(name="--policies", rule="be separated by commas", got=repr(listed), remedy=f"write {apart}")
     names = [check_name(name) for name in names]
     if not names or len(set(names)) < len(names):
-        raise InputError(f"--policies must be distinct names, separated by commas, got {listed!r}")
+        raise InputError(name="--policies", rule="be distinct names, separated by commas", got=repr(listed))
     return names
 
 
@@ -65,9 +58,9 @@ def numbers(name: str, listed: str, kind: type[Any]) -> list[Any]:
     try:
         found = [kind(word) for word in words(listed)]
     except ValueError:
-        raise InputError(f"{name} must be numbers, separated by commas, got {listed!r}") from None
+        raise InputError(name=name, rule="be numbers, separated by commas", got=repr(listed)) from None
     if len(set(found)) < len(found):
-        raise InputError(f"{name} must be distinct numbers, separated by commas, got {listed!r}")
+        raise InputError(name=name, rule="be distinct numbers, separated by commas", got=repr(listed))
     return found
 
 
@@ -104,7 +97,7 @@ def check_ending(option: str, path: Path | None, endings: tuple[str, ...]) -> No
     if path is None or path.suffix.lower() in endings or path.is_relative_to("/dev"):
         return
     if path.is_file() or not path.exists():
-        raise InputError(f"{option} must be a file that ends in {' or '.join(endings)}, got {path}")
+        raise InputError(name=option, rule=f"be a file that ends in {' or '.join(endings)}", got=f"{path}")
 
 
 def check_outputs(source: Path | None, *outputs: Path | None, what: str = "the fleet's own file") -> None:
@@ -114,40 +107,25 @@ def check_outputs(source: Path | None, *outputs: Path | None, what: str = "the f
     """
     wanted = [path for path in outputs if path is not None]
     if len({os.path.realpath(path) for path in wanted}) < len(wanted):
-        raise InputError(f"output files must differ from each other, got {wanted[0]} more than once")
+        raise InputError(name="output files", rule="differ from each other", got=f"{wanted[0]} more than once")
     for path in wanted:
         if source is not None and path.is_file() and source.exists() and path.samefile(source):
-            raise InputError(f"{path} must not be {what}, got it as an output; choose another name")
+            raise InputError(name=path, rule=f"not be {what}", got="it as an output", remedy="choose another name")
         if path.is_dir():
-            raise InputError(f"{path} must be a file, got a folder")
+            raise InputError(name=path, rule="be a file", got="a folder")
         folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
-            raise InputError(f"{path} must lie in a folder that exists, got no such directory as {folder}")
+            raise InputError(name=path, rule="lie in a folder that exists", got=f"no such directory as {folder}")
 
 
 def check_folders(*folders: Path) -> None:
     """Refuse files in the place of folders to write to, before any work is done."""
     for folder in folders:
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} must be a folder, got a file; choose another name")
+            raise InputError(name=folder, rule="be a folder", got="a file", remedy="choose another name")
 
 
 def check_installed(package: str, extra: str, purpose: str) -> None:
     """Raise if an optional package is missing, before any work is done."""
     if find_spec(package) is None:
         raise MissingDependencyError(package, extra, purpose)
-
-
-@contextmanager
-def options_named() -> Iterator[None]:
-    """Let messages name options as the command line does: --cohort-size, not cohort_size."""
-    try:
-        yield
-    except InputError as error:
-        pattern = rf"(?<![\w-])({'|'.join(PLAN_OPTIONS)}) must|for (beta_over_alpha) 0"
-        raise InputError(re.sub(pattern, _as_option, str(error))) from None
-
-
-def _as_option(match: re.Match[str]) -> str:
-    name = match[1] or match[2]
-    return match[0].replace(name, f"--{name.replace('_', '-')}")

@@ -126,7 +126,7 @@ def target_of(config: Path, experiment: Any) -> Any:  # noqa: ANN401
 
     target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
     if target == Target():
-        raise InputError(f"{config} must have a target under [stop], got none; or give --target-loss")
+        raise InputError(name=config, rule="have a target under [stop]", got="none", remedy="or give --target-loss")
     return target
 
 
@@ -149,7 +149,7 @@ def run_grid(title: str, grid: list[Any], jobs: int, ray: str | None) -> list[Pa
     from fedtempo.experiments.display import grid_progress
 
     if jobs == 0:
-        raise InputError("--jobs must be a number of processes, or -1 for one to each core, got 0")
+        raise InputError(name="--jobs", rule="be a number of processes, or -1 for one to each core", got="0")
     try:
         with grid_progress(title, grid), run_notices(), compiling_noted():
             return grids.run_grid(grid, processes=jobs, ray=ray)

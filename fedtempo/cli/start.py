@@ -24,7 +24,7 @@ def init(
     from fedtempo.experiments.template import TEMPLATE
 
     if path.exists():
-        raise InputError(f"{path} must not exist yet, got a file; choose another name")
+        raise InputError(name=path, rule="not exist yet", got="a file", remedy="choose another name")
     with whole_file(path) as stream:
         stream.write(TEMPLATE)
     print(f"wrote {path}; run: fedtempo run {path} --policy weighted")

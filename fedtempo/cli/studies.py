@@ -68,7 +68,7 @@ def tune(
     sizes = numbers("--step-sizes", step_sizes, float)
     cohorts = numbers("--cohort-sizes", cohort_sizes, int)
     if not sizes:
-        raise InputError("--step-sizes must hold at least one step size, got none")
+        raise InputError(name="--step-sizes", rule="hold at least one step size", got="none")
     preset = preset or _preset_to_tune(config)
     found = candidates(
         config,
@@ -121,7 +121,7 @@ def reproduce(
     if what not in PARTS:
         near = nearest(what, PARTS)
         known = f"one of {', '.join(PARTS)}" if "did you mean" in near else "a part of the paper"
-        raise InputError(f"WHAT must be {known}, got {what!r}{near}")
+        raise InputError(name="WHAT", rule=f"be {known}", got=f"{what!r}{near}")
     check_installed("matplotlib", "report", "reproduce")
     check_folders(records, output)
     wanted = Reproduction(
@@ -164,7 +164,9 @@ def leaderboard(
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)
     if not configs.is_dir():
-        raise InputError(f"--configs must be the folder of setup1.toml to setup3.toml, got no such folder as {configs}")
+        raise InputError(
+            name="--configs", rule="be the folder of setup1.toml to setup3.toml", got=f"no such folder as {configs}"
+        )
     check_choices(words(setups), words(channels), words(regimes), seeds=seeds, draws=draws, traces=traces)
     names = policy_names(policies) if policies else list(DEFAULT_POLICIES)
     contests = list(product(words(setups), words(channels), words(regimes)))

@@ -61,18 +61,23 @@ def _check_room(sizes: Integers, lowest: int, highest: int, num_classes: int) ->
     """Refuse what no split can give."""
     if not check_count("classes", lowest) <= check_count("classes", highest) <= num_classes:
         raise InputError(
-            f"classes must be a lowest and a highest number between 1 and the {num_classes} classes of the data, "
-            f"got {lowest} to {highest}"
+            name="classes",
+            rule=f"be a lowest and a highest number between 1 and the {num_classes} classes of the data",
+            got=f"{lowest} to {highest}",
         )
     if sizes.min() < lowest:
         raise InputError(
-            f"each client must have samples for at least {lowest} classes, got a client of {sizes.min()} samples; "
-            "take more samples or fewer clients"
+            name="each client",
+            rule=f"have samples for at least {lowest} classes",
+            got=f"a client of {sizes.min()} samples",
+            remedy="take more samples or fewer clients",
         )
     if np.minimum(sizes, highest).sum() < num_classes:
         raise InputError(
-            f"the clients must be able to hold all {num_classes} classes, got {sizes.size} clients with at most "
-            f"{highest} classes each; take more clients, samples or classes for each"
+            name="the clients",
+            rule=f"be able to hold all {num_classes} classes",
+            got=f"{sizes.size} clients with at most {highest} classes each",
+            remedy="take more clients, samples or classes for each",
         )
 
 
@@ -115,8 +120,10 @@ def _fill(client: int, size: int, highest: int, counts: Integers, left: Integers
         steps = _chain_of_gifts(client, highest, counts, left)
         if not steps:
             raise InputError(
-                f"the data must hold enough of each class for the split, got too little for a client of {size} "
-                "samples; take fewer samples in all, or allow more classes to a client"
+                name="the data",
+                rule="hold enough of each class for the split",
+                got=f"too little for a client of {size} samples",
+                remedy="take fewer samples in all, or allow more classes to a client",
             )
         given, taken = steps[0][1], steps[-1][2]
         amount = min(missing, left[taken], *(counts[giver, label] - 1 for giver, label, _ in steps))
@@ -164,6 +171,8 @@ def _widen(client: int, lowest: int, highest: int, counts: Integers) -> None:
                 counts[[partners[0], client], label] += [1, -1]
     if (line > 0).sum() < lowest:
         raise InputError(
-            f"the data must hold enough of each class for {lowest} classes a client, got too little; "
-            "take fewer samples in all, or allow fewer classes to a client"
+            name="the data",
+            rule=f"hold enough of each class for {lowest} classes a client",
+            got="too little",
+            remedy="take fewer samples in all, or allow fewer classes to a client",
         )

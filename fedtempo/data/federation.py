@@ -42,8 +42,10 @@ class FederatedData:
         held = np.bincount(self.labels, minlength=self.num_classes)
         if held.min() == 0:
             raise InputError(
-                f"each of the {self.num_classes} classes must be held by a client, got no sample of class "
-                f"{held.argmin()}; take more samples, more clients or another seed"
+                name=f"each of the {self.num_classes} classes",
+                rule="be held by a client",
+                got=f"no sample of class {held.argmin()}",
+                remedy="take more samples, more clients or another seed",
             )
 
     def __repr__(self) -> str:
@@ -88,16 +90,17 @@ def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, .
     try:
         array = np.ascontiguousarray(values, dtype=np.float32).view()
     except (TypeError, ValueError) as error:
-        raise InputError(f"{field} must hold numbers, got {error}") from None
+        raise InputError(name=field, rule="hold numbers", got=f"{error}") from None
     if np.ndim(values) != 2 or len(array) == 0 or array.shape[1] != math.prod(input_shape):
         raise InputError(
-            f"{field} must have a row for each sample and, for input_shape {input_shape}, {math.prod(input_shape)} "
-            f"columns, got shape {np.shape(values)}"
+            name=field,
+            rule=f"have a row for each sample and, for input_shape {input_shape}, {math.prod(input_shape)} columns",
+            got=f"shape {np.shape(values)}",
         )
     # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
     if not (np.isfinite(array.min()) and np.isfinite(array.max())):
         row = int(np.argmin(np.isfinite(array).all(axis=1)))
-        raise InputError(f"{field} must be finite, got another value in row {row}")
+        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
     array.flags.writeable = False
     return array
 
@@ -105,11 +108,11 @@ def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, .
 def _checked_labels(field: str, values: npt.ArrayLike, size: int, num_classes: int) -> Integers:
     array = _whole_numbers(field, values)
     if array.shape != (size,):
-        raise InputError(f"{field} must have one entry for each of the {size} samples, got shape {array.shape}")
+        raise InputError(name=field, rule=f"have one entry for each of the {size} samples", got=f"shape {array.shape}")
     outside = (array < 0) | (array >= num_classes)
     if outside.any():
         row = int(outside.argmax())
-        raise InputError(f"{field} must lie between 0 and {num_classes - 1}, got {array[row]} in row {row}")
+        raise InputError(name=field, rule=f"lie between 0 and {num_classes - 1}", got=f"{array[row]} in row {row}")
     return array
 
 
@@ -117,13 +120,17 @@ def _checked_offsets(values: npt.ArrayLike, size: int) -> Integers:
     array = _whole_numbers("offsets", values)
     if array.ndim != 1 or array.size < 2 or array[0] != 0 or array[-1] != size:
         raise InputError(
-            f"offsets must run from 0 to the {size} samples with an entry more than clients, got shape {array.shape}"
+            name="offsets",
+            rule=f"run from 0 to the {size} samples with an entry more than clients",
+            got=f"shape {array.shape}",
         )
     empty = np.diff(array) < 1
     if empty.any():
         raise InputError(
-            f"each client must hold at least one sample, got none for client {empty.argmax()}; "
-            "leave the client out or take more samples"
+            name="each client",
+            rule="hold at least one sample",
+            got=f"none for client {empty.argmax()}",
+            remedy="leave the client out or take more samples",
         )
     return array
 
@@ -131,7 +138,7 @@ def _checked_offsets(values: npt.ArrayLike, size: int) -> Integers:
 def _whole_numbers(field: str, values: npt.ArrayLike) -> Integers:
     given = np.asarray(values)
     if given.dtype.kind not in "iu":
-        raise InputError(f"{field} must hold whole numbers, got {given.dtype}")
+        raise InputError(name=field, rule="hold whole numbers", got=f"{given.dtype}")
     array = np.asarray(given, dtype=np.int64, order="C").view()
     array.flags.writeable = False
     return array

@@ -28,22 +28,28 @@ def read_content(path: Path | str) -> bytes:
         content = Path(path).read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP_MAGIC) else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} must be a whole gzip file, got a damaged one ({error}); fetch it again") from None
+        raise InputError(
+            name=path, rule="be a whole gzip file", got=f"a damaged one ({error})", remedy="fetch it again"
+        ) from None
     except OSError as error:
-        raise InputError(f"{path} must be a readable idx file, got: {error.strerror}") from None
+        raise InputError(name=path, rule="be a readable idx file", got=f"{error.strerror}") from None
 
 
 def parse_idx(path: Path | str, content: bytes) -> Bytes:
     """Return the array that the content of an idx file stands for, as a read-only view; the path is for messages."""
     if content[:3] != IDX_MAGIC or len(content) < 4 or content[3] == 0:
         raise InputError(
-            f"{path} must be an idx file of unsigned bytes, got one that starts with '{content[:4].hex()}'"
+            name=path, rule="be an idx file of unsigned bytes", got=f"one that starts with '{content[:4].hex()}'"
         )
     header = 4 + 4 * content[3]
     if len(content) < header:
-        raise InputError(f"{path} must have a header of {header} bytes, got {len(content)}; fetch it again")
+        raise InputError(
+            name=path, rule=f"have a header of {header} bytes", got=f"{len(content)}", remedy="fetch it again"
+        )
     shape = tuple(int.from_bytes(content[start : start + 4]) for start in range(4, header, 4))
     expected = header + math.prod(shape)
     if len(content) != expected:
-        raise InputError(f"{path} must have {expected} bytes for shape {shape}, got {len(content)}; fetch it again")
+        raise InputError(
+            name=path, rule=f"have {expected} bytes for shape {shape}", got=f"{len(content)}", remedy="fetch it again"
+        )
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)

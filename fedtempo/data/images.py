@@ -37,15 +37,19 @@ class LabelledImages:
         ):  # fmt: skip
             if images.ndim != 3 or labels.shape != images.shape[:1] or labels.size == 0:
                 raise InputError(
-                    f"{self.name} must have images for {part} with a label each, got shapes {images.shape} and "
-                    f"{labels.shape}"
+                    name=self.name,
+                    rule=f"have images for {part} with a label each",
+                    got=f"shapes {images.shape} and {labels.shape}",
                 )
             if labels.max() >= self.num_classes:
-                raise InputError(f"labels of {self.name} must be below {self.num_classes}, got {labels.max()}")
+                raise InputError(
+                    name=f"labels of {self.name}", rule=f"be below {self.num_classes}", got=f"{labels.max()}"
+                )
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             raise InputError(
-                f"{self.name} must have images of one size, got {self.train_images.shape[1:]} for training and "
-                f"{self.test_images.shape[1:]} for testing"
+                name=self.name,
+                rule="have images of one size",
+                got=f"{self.train_images.shape[1:]} for training and {self.test_images.shape[1:]} for testing",
             )
 
 
@@ -114,7 +118,7 @@ def load_emnist(letters: int = NUM_LETTERS) -> LabelledImages:
     held = np.bincount(labels, minlength=everything.num_classes)[FIRST_LOWER_CASE:]
     found = np.flatnonzero(held >= 2)[:letters]  # one image for training, one for testing
     if found.size < min(letters, NUM_LETTERS):
-        raise InputError(f"{everything.name} must have {letters} lower-case letters, got {found.size}")
+        raise InputError(name=everything.name, rule=f"have {letters} lower-case letters", got=f"{found.size}")
     chosen = _only_letters(everything, found)
     return _pooled(chosen) if everything.name.startswith("partial") else chosen
 
@@ -127,7 +131,8 @@ def load_emnist_or_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
         try:
             mnist = load_mnist()
         except NoFilesError:
-            raise NoFilesError(f"{missing}, or fedtempo fetch mnist to take MNIST instead") from None
+            remedy = f"{missing.remedy}, or fedtempo fetch mnist to take MNIST instead"
+            raise NoFilesError(missing.name, missing.rule, missing.got, remedy) from None
         return replace(mnist, name=f"{mnist.name} instead of EMNIST")
     return load_emnist(letters)
 

@@ -96,8 +96,10 @@ def by_classes(labels: Integers, sizes: Integers, classes: tuple[int, int], rng:
 def _check_enough(num_clients: int, total: int, smallest: int) -> None:
     if total < num_clients * smallest:
         raise InputError(
-            f"the total must give each of the {num_clients} clients at least {smallest}, got {total} samples; "
-            "take more samples or fewer clients"
+            name="the total",
+            rule=f"give each of the {num_clients} clients at least {smallest}",
+            got=f"{total} samples",
+            remedy="take more samples or fewer clients",
         )
 
 
@@ -105,10 +107,12 @@ def _stock(labels: Integers, total: int) -> Integers:
     """Return how many samples of each class there are, if they can give the total."""
     stock = np.bincount(labels)
     if total > labels.size:
-        raise InputError(f"the total must be at most the {labels.size} samples of the data, got {total}")
+        raise InputError(name="the total", rule=f"be at most the {labels.size} samples of the data", got=f"{total}")
     if total < np.count_nonzero(stock):
         raise InputError(
-            f"the total must give a sample of each of the {np.count_nonzero(stock)} classes, got {total} samples"
+            name="the total",
+            rule=f"give a sample of each of the {np.count_nonzero(stock)} classes",
+            got=f"{total} samples",
         )
     return stock
 

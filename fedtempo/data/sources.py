@@ -78,7 +78,7 @@ def find(dataset: str) -> tuple[Path, ...]:
                 return complete
             if complete:
                 error, found = InputError, f"no {image_set.files[paths.index(None)]} beside the other files in {folder}"
-    raise error(f"{image_set.title} must be on this machine, got {found}; run: fedtempo fetch {dataset}")
+    raise error(name=image_set.title, rule="be on this machine", got=found, remedy=f"run: fedtempo fetch {dataset}")
 
 
 def cache_folder() -> Path:
@@ -115,7 +115,10 @@ def fetch(dataset: str, *, progress: bool = False) -> Path:
                         reasons.append(str(error))
     except (PermissionError, FileExistsError, NotADirectoryError) as error:
         raise InputError(
-            f"the cache {folder} must be writable, got: {error.strerror}; set FEDTEMPO_CACHE to another folder"
+            name=f"the cache {folder}",
+            rule="be writable",
+            got=f"{error.strerror}",
+            remedy="set FEDTEMPO_CACHE to another folder",
         ) from None
     raise ConnectionError(
         errno.EHOSTUNREACH,
@@ -128,7 +131,9 @@ def check_md5(name: str, content: bytes) -> None:
     """Refuse an official file, not compressed, of which a bit has changed."""
     got = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if got != OFFICIAL_MD5[name]:
-        raise InputError(f"{name} must have the MD5 {OFFICIAL_MD5[name]}, got {got}; delete it and fetch it again")
+        raise InputError(
+            name=name, rule=f"have the MD5 {OFFICIAL_MD5[name]}", got=f"{got}", remedy="delete it and fetch it again"
+        )
 
 
 def _present(folder: Path, name: str) -> Path | None:

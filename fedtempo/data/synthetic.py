@@ -29,7 +29,7 @@ def synthetic_data(
     check_nonnegative("alpha", alpha)
     check_nonnegative("beta", beta)
     if check_nonnegative("test_share", test_share) == 0:
-        raise InputError("test_share must be positive, got 0; accuracy is measured on test samples")
+        raise InputError(name="test_share", rule="be positive", got="0", remedy="accuracy is measured on test samples")
     sizes = synthetic_sizes(num_clients, num_samples, stream(seed, "synthetic", "sizes"))
     test_sizes = apportion(max(1, round(test_share * num_samples)), sizes)
     for attempt in range(MAX_ATTEMPTS):

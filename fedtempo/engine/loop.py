@@ -206,48 +206,61 @@ class Loop:
                 probes.append(plan)
             else:
                 raise InputError(
-                    f"plan must return a BufferedPlan, a RoundPlan, a Probe or a Restart, got {type(plan).__name__}"
+                    name="plan",
+                    rule="return a BufferedPlan, a RoundPlan, a Probe or a Restart",
+                    got=f"{type(plan).__name__}",
                 )
-        raise InputError(f"a policy must plan a round after at most {QUESTIONS} probes and restarts, got more")
+        raise InputError(
+            name="a policy", rule=f"plan a round after at most {QUESTIONS} probes and restarts", got="more"
+        )
 
     def _check_plan(self, plan: RoundPlan | BufferedPlan, probes: list[Probe]) -> None:
         if isinstance(plan, BufferedPlan):
             self._check_buffered(plan, probes)
             return
         if flying := len(self.clients.in_flight):
-            raise InputError(f"a RoundPlan must wait until nobody is in flight, got {flying} who are")
+            raise InputError(name="a RoundPlan", rule="wait until nobody is in flight", got=f"{flying} who are")
         self._check_clients("members", plan.members)
         for computed in [probe.clients for probe in probes if probe.ask == "update_norm"][-1:]:
             if not (plan.local_steps is None and plan.step_size is None and plan.step_factor == 1):
                 raise InputError(
-                    "local_steps and step_size must be None, step_factor 1 after a probe of update norms, got a change"
+                    name="local_steps and step_size",
+                    rule="be None, step_factor 1 after a probe of update norms",
+                    got="a change",
                 )
             if not np.isin(plan.members, computed).all():
-                raise InputError("members must be among the clients that the probe asked to compute, got others")
+                raise InputError(
+                    name="members", rule="be among the clients that the probe asked to compute", got="others"
+                )
         if plan.bandwidth is not None:
             total, cap = self.fleet.total_bandwidth, self.fleet.bandwidth_cap
             if plan.bandwidth.sum() > total * (1 + 1e-9):
-                raise InputError(f"bandwidth must add up to {total:g} at most, got {plan.bandwidth.sum():g}")
+                raise InputError(name="bandwidth", rule=f"add up to {total:g} at most", got=f"{plan.bandwidth.sum():g}")
             if cap is not None and (plan.bandwidth > cap[plan.members] * (1 + 1e-9)).any():
-                raise InputError("bandwidth must keep to the caps of the members, got more")
+                raise InputError(name="bandwidth", rule="keep to the caps of the members", got="more")
 
     def _check_buffered(self, plan: BufferedPlan, probes: list[Probe]) -> None:
         self._check_clients("start", plan.start)
         if self.fleet.bandwidth_cap is not None:
             raise InputError(
-                "a BufferedPlan must have a link without caps, got a fleet with bandwidth_cap; leave it out"
+                name="a BufferedPlan",
+                rule="have a link without caps",
+                got="a fleet with bandwidth_cap",
+                remedy="leave it out",
             )
         if probes:
-            raise InputError("a BufferedPlan must come without a probe, got one before it")
+            raise InputError(name="a BufferedPlan", rule="come without a probe", got="one before it")
         if not (plan.start.size or len(self.clients.in_flight)):
-            raise InputError("start must name somebody where nobody is in flight, got nobody")
+            raise InputError(name="start", rule="name somebody where nobody is in flight", got="nobody")
 
     def _check_clients(self, name: str, clients: Integers) -> None:
         if clients.size and clients.max() >= len(self.fleet):
-            raise InputError(f"{name} must lie below {len(self.fleet)}, the number of clients, got {clients.max()}")
+            raise InputError(
+                name=name, rule=f"lie below {len(self.fleet)}, the number of clients", got=f"{clients.max()}"
+            )
         flying = self.clients.in_flight
         if len(flying) and (busy := np.intersect1d(clients, flying)).size:
-            raise InputError(f"{name} must not be in flight, got {str(busy.tolist())[:60]}")
+            raise InputError(name=name, rule="not be in flight", got=f"{str(busy.tolist())[:60]}")
 
     def _advance(self, plan: RoundPlan, seconds: float) -> None:
         self.time += seconds

@@ -61,7 +61,7 @@ class RunFiles:
         self.locked: IO[bytes] | None = None
         self.done = False  # and cannot go on to a later limit
         if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder} must be a folder, got a file; choose another folder")
+            raise InputError(name=self.folder, rule="be a folder", got="a file", remedy="choose another folder")
         self._take_up()
 
     def finished(self) -> dict[str, Any] | None:
@@ -88,7 +88,9 @@ class RunFiles:
         try:
             while not lock(self.locked):
                 if waited >= LOCK_PATIENCE:
-                    raise InputError(f"{self.folder} must be written by one process, got another that is writing it")
+                    raise InputError(
+                        name=self.folder, rule="be written by one process", got="another that is writing it"
+                    )
                 time.sleep(LOCK_POLL)
                 waited += LOCK_POLL
             self._take_up()
@@ -168,8 +170,10 @@ class RunFiles:
         if differing and (self._other_than(there, limits=False) or not self._may_go_on()):
             same = "" if self._other_than(there, limits=False) else "ask for as many rounds as it has or more, "
             raise InputError(
-                f"{self.folder} must be a new folder or hold the same run, got another run's records "
-                f"({differing}); {same}choose another folder, or delete this one"
+                name=self.folder,
+                rule="be a new folder or hold the same run",
+                got=f"another run's records ({differing})",
+                remedy=f"{same}choose another folder, or delete this one",
             )
         self.header = there | {"config": here["config"]}
         if differing := other_code(there, here):
@@ -225,7 +229,7 @@ def parsed(line: bytes, path: Path | str, place: str) -> dict[str, Any]:
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise InputError(f"{path} must hold the records of a run, got something else in {place}")
+        raise InputError(name=path, rule="hold the records of a run", got=f"something else in {place}")
     return record
 
 
@@ -238,7 +242,7 @@ def read_records(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict
     for record, names in ((header, HEADER_NAMES), *((record, ROUND_NAMES) for record in rounds)):
         missing = [name for name in names if name not in record]
         if missing:
-            raise InputError(f"{path} must hold the whole records of a run, got none of {', '.join(missing)}")
+            raise InputError(name=path, rule="hold the whole records of a run", got=f"none of {', '.join(missing)}")
     return header, rounds, summary
 
 
@@ -260,7 +264,7 @@ def find_runs(folders: list[Path]) -> list[Path]:
     found = []
     for folder in folders:
         if not folder.exists():
-            raise InputError(f"{folder} must be a folder of runs, got no such folder")
+            raise InputError(name=folder, rule="be a folder of runs", got="no such folder")
         there = [folder] if folder.is_file() else sorted(folder.rglob(RECORDS))
         empty = [path for path in there if path != folder and not _has_a_line(path)]
         if empty:
@@ -269,7 +273,7 @@ def find_runs(folders: list[Path]) -> list[Path]:
             )
         found += [path for path in there if path not in empty]
     if not found:
-        raise InputError(f"{', '.join(map(str, folders))} must hold records of runs ({RECORDS}), got none")
+        raise InputError(name=", ".join(map(str, folders)), rule=f"hold records of runs ({RECORDS})", got="none")
     return found
 
 

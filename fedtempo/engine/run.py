@@ -45,8 +45,10 @@ def _restore(loop: Loop, state: tuple[dict[str, Any], dict[str, Any]], files: Ru
         loop.restore(*state)
     except (KeyError, TypeError) as error:
         raise InputError(
-            f"{files.checkpoint} must be a checkpoint of this version of fedtempo, got one without {error}; "
-            f"go on with the version that wrote it, or delete {files.folder} to start again"
+            name=files.checkpoint,
+            rule="be a checkpoint of this version of fedtempo",
+            got=f"one without {error}",
+            remedy=f"go on with the version that wrote it, or delete {files.folder} to start again",
         ) from error
 
 

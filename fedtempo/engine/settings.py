@@ -3,10 +3,17 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Literal, get_args
 
-from fedtempo.checks import InputError, check_choice, check_count, check_fraction, check_nonnegative, check_positive
+from fedtempo.checks import (
+    InputError,
+    check_choice,
+    check_count,
+    check_fraction,
+    check_nonnegative,
+    check_positive,
+    near_miss,
+)
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 from fedtempo.theory.round_time import DUPLICATES, Duplicates
 
@@ -39,7 +46,7 @@ class TrainingSettings:
         check_nonnegative("weight_decay", self.weight_decay)
         check_nonnegative("evaluate_growth", self.evaluate_growth)
         if check_fraction("server_momentum", self.server_momentum) == 1:
-            raise InputError("server_momentum must be below 1, got 1; old steps would never fade")
+            raise InputError(name="server_momentum", rule="be below 1", got="1", remedy="old steps would never fade")
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("link", self.link, LINK_MODES)
         check_choice("duplicates", self.duplicates, DUPLICATES)
@@ -64,13 +71,12 @@ def check_training_names(where: str, given: Iterable[str]) -> None:
     names, known = list(given), [field.name for field in fields(TrainingSettings)]
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise InputError(
-                f"settings of {where} must be known, got {name!r}; "
-                + (f"did you mean {near[0]!r}?" if near else f"of training there are {', '.join(known)}")
-            )
+            remedy = near_miss(name, known, otherwise="of training there are {}")
+            raise InputError(name=f"settings of {where}", rule="be known", got=repr(name), remedy=remedy)
     if "cohort_size" not in names:
-        raise InputError("cohort_size must be given, got nothing; it is the number of clients drawn in each round")
+        raise InputError(
+            name="cohort_size", rule="be given", got="nothing", remedy="it is the number of clients drawn in each round"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +91,7 @@ class StopSettings:
     def __post_init__(self) -> None:
         """Check that the run ends."""
         if self.max_rounds is None and self.max_time is None:
-            raise InputError("a run must have a limit, got neither max_rounds nor max_time")
+            raise InputError(name="a run", rule="have a limit", got="neither max_rounds nor max_time")
         if self.max_rounds is not None:
             check_count("max_rounds", self.max_rounds)
         if self.max_time is not None:

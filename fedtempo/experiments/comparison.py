@@ -155,7 +155,7 @@ def as_json(runs: Iterable[Run], target: Target, time_limit: float | None = None
     """Return one object for each run, as scripts read it, with the seconds of the tables; they leave pilots out."""
     runs = sorted(runs, key=lambda run: (run.policy, run.seed))
     if target.loss is None and target.accuracy is None:
-        raise InputError("a comparison must have a target, got neither a loss nor an accuracy")
+        raise InputError(name="a comparison", rule="have a target", got="neither a loss nor an accuracy")
     found = times_to(runs, target, time_limit).values()  # in the same order
     told = [row for one in found for row in zip(one.reached, one.seconds, one.rounds, strict=True)]
     rows = []

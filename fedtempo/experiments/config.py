@@ -51,7 +51,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         """Check that the model can be trained there."""
         if self.kind == "softmax" and self.device != "cpu":
-            raise InputError(f"device must be cpu for softmax, got {self.device!r}; leave it out")
+            raise InputError(name="device", rule="be cpu for softmax", got=repr(self.device), remedy="leave it out")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +69,7 @@ class TimesConfig:
     def __post_init__(self) -> None:
         """Check that compute times come from one place."""
         if (self.compute is None) == (self.compute_scores is None):
-            raise InputError("either compute or compute_scores must be given, got both or neither")
+            raise InputError(name="either compute or compute_scores", rule="be given", got="both or neither")
         check_seed("seed", self.seed)
 
 
@@ -111,11 +111,13 @@ class Experiment:
         given = [name for name in ("upload", "uplink_mbps") if getattr(self.times, name) is not None]
         if self.channel.kind == "traces" and given:
             raise InputError(
-                f"times.{given[0]} must not be given where channel.kind is traces, got both; leave it out: upload "
-                "times follow from the traces"
+                name=f"times.{given[0]}",
+                rule="not be given where channel.kind is traces",
+                got="both",
+                remedy="leave it out: upload times follow from the traces",
             )
         if self.channel.kind != "traces" and len(given) != 1:
-            raise InputError("times: either upload or uplink_mbps must be given, got both or neither")
+            raise InputError(name="times: either upload or uplink_mbps", rule="be given", got="both or neither")
 
 
 def read_experiment(
@@ -138,7 +140,7 @@ def read_experiment(
             table = merged(table | {"stop": stop}, over)
         experiment = make_experiment(table, preset)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise error.within(path) from None
     return _with_paths(experiment, Path(path).parent), table
 
 
@@ -153,7 +155,7 @@ def make_experiment(table: Mapping[str, Any], preset: str = DEFAULT_PRESET) -> E
     known = available_policies()
     for name in experiment.policy:
         if name not in known:
-            raise InputError(f"policy.{name} must be a known policy, got {name!r}{nearest(name, known)}")
+            raise InputError(name=f"policy.{name}", rule="be a known policy", got=f"{name!r}{nearest(name, known)}")
         for_policy(experiment, name)
     return experiment
 
@@ -165,7 +167,9 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
     current = {name: getattr(experiment.training, name) for name in TrainingSettings.__dataclass_fields__}
     training = from_table(TrainingSettings, merged(current, over), f"policy.{policy}.training")
     if training.cohort_size > MOST_DRAWS:
-        raise InputError(f"training.cohort_size must be at most {MOST_DRAWS:,}, got {training.cohort_size:,}")
+        raise InputError(
+            name="training.cohort_size", rule=f"be at most {MOST_DRAWS:,}", got=f"{training.cohort_size:,}"
+        )
     return training, options
 
 
@@ -193,17 +197,19 @@ def _read_table(path: Path | str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path} must be a configuration file, got no such file; fedtempo init writes one") from None
+        raise InputError(
+            name=path, rule="be a configuration file", got="no such file", remedy="fedtempo init writes one"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be a readable text file, got: {error}") from None
+        raise InputError(name=path, rule="be a readable text file", got=f"{error}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} must be TOML, got: {error}") from None
+        raise InputError(name=path, rule="be TOML", got=f"{error}") from None
 
 
 def _under_preset(table: dict[str, Any], preset: str) -> dict[str, Any]:
     presets = {DEFAULT_PRESET: {}} | dict(as_table("presets", table.pop("presets", {})))
     if preset not in presets:
-        raise InputError(f"preset must be a known preset, got {preset!r}{nearest(preset, presets)}")
+        raise InputError(name="preset", rule="be a known preset", got=f"{preset!r}{nearest(preset, presets)}")
     return merged(table, as_table(f"presets.{preset}", presets[preset]))
 
 

@@ -268,7 +268,7 @@ def draw_comparison(
     bytes.
     """
     if not any(np.isfinite(run.loss).any() for run in runs):
-        raise InputError("a figure must have runs that were evaluated, got none")
+        raise InputError(name="a figure", rule="have runs that were evaluated", got="none")
     try:
         import matplotlib
         from matplotlib.figure import Figure

@@ -85,8 +85,10 @@ def _check_records(jobs: list[Job]) -> None:
         begun += 1
         if header.get("data_checksum") != checksums[kind]:
             raise InputError(
-                f"{job.folder} must hold a run on {data.name}, got other data, {header.get('data')}; "
-                "choose another folder"
+                name=job.folder,
+                rule=f"hold a run on {data.name}",
+                got=f"other data, {header.get('data')}",
+                remedy="choose another folder",
             )
         if said := other_code(header, runner.made_with()):
             differing[said] += 1
@@ -212,4 +214,6 @@ def _connect_to_ray(address: str) -> None:
             own = {"include_dashboard": False} if address == "local" else {}
             ray.init(address=address, log_to_driver=False, **own)
         except ConnectionError as error:
-            raise InputError(f"--ray must be the address of a running cluster, got {address!r}: {error}") from None
+            raise InputError(
+                name="--ray", rule="be the address of a running cluster", got=f"{address!r}: {error}"
+            ) from None

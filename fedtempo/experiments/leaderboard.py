@@ -85,13 +85,13 @@ def check_choices(
         ("--setups", setups, tuple(GRIDS)), ("--channels", channels, CHANNELS), ("--regimes", regimes, REGIMES),
     ):  # fmt: skip
         if not values:
-            raise InputError(f"{name} must name at least one of {', '.join(known)}, got none")
+            raise InputError(name=name, rule=f"name at least one of {', '.join(known)}", got="none")
         for value in values:
             check_choice(name, value, known)
         if len(set(values)) < len(values):
-            raise InputError(f"{name} must name each once, got {','.join(values)}")
+            raise InputError(name=name, rule="name each once", got=f"{','.join(values)}")
     if check_count("--seeds", seeds) < check_count("--draws", draws):
-        raise InputError(f"--seeds must be at least one for each draw, got {seeds} for {draws} draws")
+        raise InputError(name="--seeds", rule="be at least one for each draw", got=f"{seeds} for {draws} draws")
     if "traces" in channels:
         _trace_files(traces)
 
@@ -203,8 +203,10 @@ def rank(
     for policy, standings in kept.items():
         for there in {world for one in standings for world in one.worlds} - {(data, str(target))}:
             raise InputError(
-                f"--beside must hold runs on the same data to the same target, {data} to {target}, got {policy} on "
-                f"{' to '.join(there)} in {name}.csv; rank {policy} anew"
+                name="--beside",
+                rule=f"hold runs on the same data to the same target, {data} to {target}",
+                got=f"{policy} on {' to '.join(there)} in {name}.csv",
+                remedy=f"rank {policy} anew",
             )
     chosen, edges = contest.tune(policies, regime, run_grid)
     ran: dict[str, list[Candidate]] = {}  # of each policy, one for each draw
@@ -262,7 +264,9 @@ def _trace_files(folder: Path | None) -> list[str]:
     files = [str(path.resolve()) for path in found if path.suffix in (".up", ".csv")]
     if not files:
         given = "none" if folder is None else folder
-        raise InputError(f"--traces must be a folder with .up or .csv files for the channel traces, got {given}")
+        raise InputError(
+            name="--traces", rule="be a folder with .up or .csv files for the channel traces", got=f"{given}"
+        )
     return files
 
 

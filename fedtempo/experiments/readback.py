@@ -44,7 +44,9 @@ def estimate_fleet(runs: list[Path]) -> FleetEstimate:
         first = first or settings
         for name, value in settings.items():
             if value != first.get(name):
-                raise InputError(f"{run} must have the same {name} as {runs[0]}, got another; name fewer runs")
+                raise InputError(
+                    name=run, rule=f"have the same {name} as {runs[0]}", got="another", remedy="name fewer runs"
+                )
         everything += rounds
         for scheme, curve in _curves(header["policy"], rounds).items():
             reached[scheme].append(_rounds_to(curve, first["losses"] or []))
@@ -69,7 +71,7 @@ def measured_fleet(samples: Sequence[int], rounds: Iterable[dict[str, Any]]) -> 
     ]
     there = ~np.isnan(columns[1])
     if not there.any():
-        raise InputError("the runs must hold at least one round, got none")
+        raise InputError(name="the runs", rule="hold at least one round", got="none")
     clients, compute, upload, norm = (column[there] for column in columns)
     clients, size = clients.astype(np.int64), len(samples)
     bound = estimate_gradient_bounds(clients, norm, num_clients=size).gradient_bound
@@ -92,7 +94,7 @@ def export_runs(runs: list[Path], path: Path) -> int:
         with whole_file(path, "wb") as stream:
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), stream)
     else:
-        raise InputError(f"the file's ending must be .parquet or .csv, got {path.name!r}")
+        raise InputError(name="the file's ending", rule="be .parquet or .csv", got=repr(path.name))
     return len(rows)
 
 

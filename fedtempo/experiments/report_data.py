@@ -67,7 +67,7 @@ def sections(runs: Iterable[Run], target: Target | None = None) -> list[Section]
     """
     by_name = grouped(runs, lambda run: run.name)
     if not by_name:
-        raise InputError("a report must have at least one run, got none")
+        raise InputError(name="a report", rule="have at least one run", got="none")
     found = []
     for name, group in by_name.items():
         by_preset = grouped(group, _preset)

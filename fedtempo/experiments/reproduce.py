@@ -65,8 +65,10 @@ class Reproduction:
         path = self.configs / f"{setup}.toml"
         if not path.exists():
             raise InputError(
-                f"{path} must be a setup of the paper, got no such file; name the folder configs of the repository "
-                "with --configs"
+                name=path,
+                rule="be a setup of the paper",
+                got="no such file",
+                remedy="name the folder configs of the repository with --configs",
             )
         return read_experiment(path, self.preset, over=over)
 
@@ -95,7 +97,9 @@ def reproduce(what: str, given: Reproduction) -> Iterator[list[Path]]:
     """
     if what != "all" and what not in PARTS:
         raise InputError(
-            f"what to reproduce must be a known part of the paper, got {what!r}{nearest(what, [*PARTS, 'all'])}"
+            name="what to reproduce",
+            rule="be a known part of the paper",
+            got=f"{what!r}{nearest(what, [*PARTS, 'all'])}",
         )
     parts = list(PARTS) if what == "all" else [what]
     for setup in dict.fromkeys(PARTS[part] for part in parts):
@@ -215,7 +219,7 @@ def _impact_of_e(given: Reproduction) -> list[Path]:
     usual, compute = experiment.training.local_steps, experiment.times.compute
     mean = None if compute is None else compute.mean
     if mean is None:
-        raise InputError("setup2.toml must draw computing times about a mean, got another kind")
+        raise InputError(name="setup2.toml", rule="draw computing times about a mean", got="another kind")
     target = Target(loss=SETUPS["setup2"].second_loss)
 
     def over(steps: int) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Run:
     def round_of(self, *, loss: float | None = None, accuracy: float | None = None) -> int | None:
         """Return after how many rounds of training the targets were first reached, each for itself; None if never."""
         if loss is None and accuracy is None:
-            raise InputError("a target must be a loss, an accuracy or both, got neither")
+            raise InputError(name="a target", rule="be a loss, an accuracy or both", got="neither")
         reached = [
             np.flatnonzero(good)
             for wanted, good in ((loss, self.loss <= (loss or 0)), (accuracy, self.accuracy >= (accuracy or 0)))
@@ -86,7 +86,10 @@ class Run:
         """
         if self.header["config"]["times"].get("download") is not None:
             raise InputError(
-                "times.download must not be set to time rounds anew, got it; records do not hold downloads"
+                name="times.download",
+                rule="not be set to time rounds anew",
+                got="it",
+                remedy="records do not hold downloads",
             )
         times = []
         for record in self.trained:

@@ -80,7 +80,10 @@ def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
             raise
         said = str(error).splitlines()[0][:80]
         raise InputError(
-            f"model.device must be one that torch has on this machine, got {model.device!r} ({said}); leave it out"
+            name="model.device",
+            rule="be one that torch has on this machine",
+            got=f"{model.device!r} ({said})",
+            remedy="leave it out",
         ) from None
 
 

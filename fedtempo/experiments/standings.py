@@ -33,11 +33,13 @@ class Standing:
 def read_standings(path: Path, *, seeds: int, draws: int, without: Sequence[str]) -> dict[str, list[Standing]]:
     """Return each policy's draws from the CSV of a leaderboard, but for those ``without``."""
     if not path.is_file():
-        raise InputError(f"--beside must be a folder of leaderboards with {path.name}, got none in {path.parent}")
+        raise InputError(
+            name="--beside", rule=f"be a folder of leaderboards with {path.name}", got=f"none in {path.parent}"
+        )
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     if missing := [name for name in COLUMNS if not rows or name not in rows[0]]:
-        raise InputError(f"{path} must have the column {missing[0]}, got none; rank those policies anew")
+        raise InputError(name=path, rule=f"have the column {missing[0]}", got="none", remedy="rank those policies anew")
     momentum = any(float(row["server_momentum"]) for row in rows)
     settings = SETTINGS if momentum else tuple(name for name in SETTINGS if name != "server_momentum")
     found = {}
@@ -46,7 +48,7 @@ def read_standings(path: Path, *, seeds: int, draws: int, without: Sequence[str]
         expected = [(str(draw), str(seed)) for draw in range(draws) for seed in range(draw, seeds, draws)]
         if sorted((row["draw"], row["seed"]) for row in own) != sorted(expected):
             got = f"{len(own)} runs over {len({row['draw'] for row in own})} draws; name as many, or rank {policy} anew"
-            raise InputError(f"{path} must have {seeds} seeds over {draws} draws of {policy}, got {got}")
+            raise InputError(name=path, rule=f"have {seeds} seeds over {draws} draws of {policy}", got=f"{got}")
         found[policy] = [
             _standing(policy, settings, [row for row in own if row["draw"] == str(draw)]) for draw in range(draws)
         ]

@@ -18,7 +18,7 @@ WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 def as_table(where: str, value: object) -> Mapping[str, Any]:
     """Return a table; ``where`` is its name in messages."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{where} must be a table, got {value!r}")
+        raise InputError(name=where, rule="be a table", got=repr(value))
     return value
 
 
@@ -29,17 +29,17 @@ def from_table(kind: type[T], value: object, where: str = "", **given: object) -
     hints = get_type_hints(kind)
     for key in table:
         if key not in known:
-            raise InputError(f"{_path(where, key)} must be a known setting, got {key!r}{nearest(key, known)}")
+            raise InputError(name=_path(where, key), rule="be a known setting", got=f"{key!r}{nearest(key, known)}")
     values = {}
     for name, field in known.items():
         if name in table:
             values[name] = _convert(hints[name], table[name], _path(where, name))
         elif field.default is MISSING and field.default_factory is MISSING:
-            raise InputError(f"{_path(where, name)} must be given, got nothing")
+            raise InputError(name=_path(where, name), rule="be given", got="nothing")
     try:
         return kind(**values, **given)
     except InputError as error:
-        raise InputError(f"{where}: {error}" if where else str(error)) from None
+        raise (error.within(where) if where else error) from None
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,12 +72,12 @@ def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401
         return _convert(kinds[0], value, where)
     if origin is Literal:
         if value not in inside:
-            raise InputError(f"{where} must be one of {', '.join(map(str, inside))}, got {value!r}")
+            raise InputError(name=where, rule=f"be one of {', '.join(map(str, inside))}", got=repr(value))
         return value
     if origin is tuple:
         if not isinstance(value, list) or (inside[-1] is not ... and len(value) != len(inside)):
             size = "" if inside[-1] is ... else f" of {len(inside)}"
-            raise InputError(f"{where} must be a list{size}, got {value!r}")
+            raise InputError(name=where, rule=f"be a list{size}", got=repr(value))
         return tuple(_convert(inside[0], item, where) for item in value)
     if origin in (dict, Mapping):
         return as_table(where, value)
@@ -87,7 +87,7 @@ def _convert(hint: Any, value: object, where: str) -> Any:  # noqa: ANN401
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not right:
-        raise InputError(f"{where} must be {WORDS[hint]}, got {value!r}")
+        raise InputError(name=where, rule=f"be {WORDS[hint]}", got=repr(value))
     return value
 
 

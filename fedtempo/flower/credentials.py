@@ -54,14 +54,18 @@ def make_credentials(
     """
     check_count("num_nodes", num_nodes)
     if check_positive("valid_days", valid_days) > MOST_DAYS:
-        raise InputError(f"valid_days must be at most {MOST_DAYS:,}, got {valid_days:g}")
+        raise InputError(name="valid_days", rule=f"be at most {MOST_DAYS:,}", got=f"{valid_days:g}")
     if not hosts:
-        raise InputError("hosts must name the server at least once, got none; give its address or its host name")
+        raise InputError(
+            name="hosts", rule="name the server at least once", got="none", remedy="give its address or its host name"
+        )
     names = [_general_name(host) for host in hosts]
     folder = Path(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise InputError(f"the folder for credentials must be empty, got {folder}; give another, or delete it")
+        raise InputError(
+            name="the folder for credentials", rule="be empty", got=f"{folder}", remedy="give another, or delete it"
+        )
     folder.chmod(0o700)
 
     ca_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
@@ -147,7 +151,7 @@ def _general_name(host: str) -> x509.GeneralName:
     except ValueError:
         pass
     if not host or not host.isascii() or any(letter.isspace() or letter in ":/" for letter in host):
-        raise InputError(f"hosts must be IP addresses or host names without a port, got {host!r}")
+        raise InputError(name="hosts", rule="be IP addresses or host names without a port", got=repr(host))
     return x509.DNSName(host)
 
 

@@ -59,7 +59,9 @@ class LeNetTrainer:
     def __init__(self, data: FederatedData) -> None:
         """Take the data."""
         if data.input_shape != IMAGE_SHAPE:
-            raise InputError(f"the inputs of model lenet5 must have the shape {IMAGE_SHAPE}, got {data.input_shape}")
+            raise InputError(
+                name="the inputs of model lenet5", rule=f"have the shape {IMAGE_SHAPE}", got=f"{data.input_shape}"
+            )
         self.data = data
         sizes = [(6, 25), (16, 150), (120, 400), (84, 120), (data.num_classes, 84)]
         self.fan_in = np.repeat([inputs for _, inputs in sizes], [(inputs + 1) * outputs for outputs, inputs in sizes])

@@ -21,7 +21,7 @@ class Memory:
     def __init__(self, bits: Bits = 32) -> None:
         """Start with nothing."""
         if bits not in BITS:
-            raise InputError(f"memory_bits must be one of {', '.join(map(str, BITS))}, got {bits!r}")
+            raise InputError(name="memory_bits", rule=f"be one of {', '.join(map(str, BITS))}", got=repr(bits))
         self.bits = bits
         self.kept: dict[int, tuple[npt.NDArray[np.generic], Parameters]] = {}  # numbers and, of eight bits, scales
         self.size = 0

@@ -27,12 +27,17 @@ class TorchTrainer:
     def __init__(self, data: FederatedData, module: Callable[[], nn.Module], *, device: str = "cpu") -> None:
         """Put data and module onto the device."""
         if isinstance(module, nn.Module):
-            raise InputError(f"the model must be a function that makes a module, got a {type(module).__name__} itself")
+            raise InputError(
+                name="the model", rule="be a function that makes a module", got=f"a {type(module).__name__} itself"
+            )
         self.data, self.make_module, self.device = data, module, torch.device(device)
         self.module = self._new_module()
         if any(True for _ in self.module.buffers()):
             raise InputError(
-                "the module must keep its whole state in parameters, got buffers; use GroupNorm, not BatchNorm"
+                name="the module",
+                rule="keep its whole state in parameters",
+                got="buffers",
+                remedy="use GroupNorm, not BatchNorm",
             )
         self.weights = list(self.module.parameters())
         self.trained = [weight for weight in self.weights if weight.requires_grad]
@@ -111,9 +116,13 @@ class TorchTrainer:
             with torch.inference_mode():
                 shape = tuple(self.module(self.inputs[:1]).shape)
         except (RuntimeError, TypeError, ValueError) as error:
-            raise InputError(f"the module must take inputs of shape {self.data.input_shape}, got: {error}") from error
+            raise InputError(
+                name="the module", rule=f"take inputs of shape {self.data.input_shape}", got=f"{error}"
+            ) from error
         if shape != (1, self.data.num_classes):
-            raise InputError(f"the module must give {self.data.num_classes} numbers for a sample, got shape {shape}")
+            raise InputError(
+                name="the module", rule=f"give {self.data.num_classes} numbers for a sample", got=f"shape {shape}"
+            )
 
     def _generators(self) -> list[torch.device]:
         return [] if self.device.type == "cpu" else [self.device]

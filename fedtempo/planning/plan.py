@@ -55,19 +55,19 @@ class PlanSettings:
         for name in ("cohort_size", "max_cohort", "weighted_cohort"):
             size = getattr(self, name)
             if size is not None and check_count(name, size) > LARGEST_COHORT:
-                raise InputError(f"{name} must be at most {LARGEST_COHORT:,}, got {size:.3g}")
+                raise InputError(name=name, rule=f"be at most {LARGEST_COHORT:,}", got=f"{size:.3g}")
         if self.cohort_size is not None and self.max_cohort is not None:
-            raise InputError("max_cohort must go with an optimised cohort size, got a fixed one as well")
+            raise InputError(name="max_cohort", rule="go with an optimised cohort size", got="a fixed one as well")
         check_nonnegative("beta_over_alpha", self.beta_over_alpha)
         if self.cohort_size is None and self.max_cohort is None and self.beta_over_alpha == 0:
             raise InputError(
-                "max_cohort must be given for beta_over_alpha 0, since a larger cohort is then never slower"
+                name="max_cohort", rule="be given for {beta_over_alpha} 0, since a larger cohort is then never slower"
             )
         check_fraction("floor", self.floor)
         if self.rounds_weighted is not None:
             check_positive("rounds_weighted", self.rounds_weighted)
         if self.draws is not None and not 2 <= check_count("draws", self.draws) <= MOST_DRAWS:
-            raise InputError(f"draws must lie between 2 and {MOST_DRAWS:,}, got {self.draws:.3g}")
+            raise InputError(name="draws", rule=f"lie between 2 and {MOST_DRAWS:,}", got=f"{self.draws:.3g}")
         check_nonnegative("seed", self.seed)
 
     def draws_of(self, cohort_size: int) -> int:

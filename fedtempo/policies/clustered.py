@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_count
+from fedtempo.policies.availability import Attentive, Presence
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan
-from fedtempo.policies.availability import Attentive, Presence
 
 
 class Line(NamedTuple):

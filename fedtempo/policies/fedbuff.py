@@ -36,7 +36,9 @@ class FedBuff:
         if concurrency is None:
             concurrency = 2 * setting.cohort_size
         elif check_count("concurrency", concurrency) < setting.cohort_size:
-            raise InputError(f"concurrency must be at least cohort_size, {setting.cohort_size}, got {concurrency}")
+            raise InputError(
+                name="concurrency", rule=f"be at least cohort_size, {setting.cohort_size}", got=f"{concurrency}"
+            )
         self.staleness_exponent = check_nonnegative("staleness_exponent", options["staleness_exponent"])
         sampling = check_choice("sampling", options["sampling"], ("weighted", "uniform"))
         share, size = setting.fleet.data_share, len(setting.fleet)

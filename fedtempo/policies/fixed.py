@@ -7,8 +7,8 @@ import numpy as np
 
 from fedtempo.checks import Vector, check_count
 from fedtempo.fleet import Fleet
-from fedtempo.policies.policy import RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.availability import Attentive, Presence
+from fedtempo.policies.policy import RoundContext, RoundPlan, RoundReport
 from fedtempo.theory.sampling import DrawTable, aggregation_weights, check_sampling_prob, draw_cohort
 
 

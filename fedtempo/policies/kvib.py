@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_count, check_fraction, check_positive
+from fedtempo.policies.availability import Presence
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.availability import Presence
 from fedtempo.theory.inclusion import inclusion_with_sum
 
 

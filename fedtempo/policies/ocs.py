@@ -19,9 +19,9 @@ The round is empty where nobody's lot falls, which the paper allows too.
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector, check_count
+from fedtempo.policies.availability import Attentive, Presence
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan
-from fedtempo.policies.availability import Attentive, Presence
 from fedtempo.theory.inclusion import inclusion_with_sum, relative
 
 PASSES = 4  # of sums in AOCS, as in the authors' experiments
@@ -38,11 +38,13 @@ class OptimalClientSampling(Attentive):
         self.candidates: int | None = options["candidates"]
         if self.candidates is not None and check_count("candidates", self.candidates) < self.cohort_size:
             raise InputError(
-                f"candidates must be at least the cohort size {self.cohort_size}, got {self.candidates}; "
-                "leave it out to let everybody compute"
+                name="candidates",
+                rule=f"be at least the cohort size {self.cohort_size}",
+                got=f"{self.candidates}",
+                remedy="leave it out to let everybody compute",
             )
         if not isinstance(options["approximate"], bool):
-            raise InputError(f"approximate must be true or false, got {options['approximate']!r}")
+            raise InputError(name="approximate", rule="be true or false", got=repr(options["approximate"]))
         self.inclusion = approximate_inclusion if options["approximate"] else inclusion_with_sum
         self.presence = Presence(len(self.fleet))
         self.asked: Integers = np.empty(0, dtype=np.int64)  # in this round

@@ -14,9 +14,9 @@ def checked_options(setting: PolicySetting, known: Mapping[str, Any], needed: tu
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known) or 'none'}"
-            raise InputError(f"options must be known, got {name!r}{hint}")
+            raise InputError(name="options", rule="be known", got=f"{name!r}{hint}")
     options = {**known, **setting.options}
     for name in needed:
         if options[name] is None:
-            raise InputError(f"{name} must be given among its options, got none")
+            raise InputError(name=name, rule="be given among its options", got="none")
     return options

@@ -58,7 +58,7 @@ class Probe:
         object.__setattr__(self, "clients", _distinct("clients", self.clients))
         check_choice("ask", self.ask, ("loss", "update_norm"))
         if not self.clients.size:
-            raise InputError("clients must name whom the probe asks, got nobody")
+            raise InputError(name="clients", rule="name whom the probe asks", got="nobody")
 
 
 class Restart:
@@ -213,7 +213,7 @@ def _distinct(name: str, clients: npt.ArrayLike) -> Integers:
     numbers = as_integers(name, clients)
     ordered = numbers if numbers.size < 2 or (np.diff(numbers) > 0).all() else np.unique(numbers)
     if numbers.ndim != 1 or ordered.size < numbers.size or (numbers.size and ordered[0] < 0):
-        raise InputError(f"{name} must be distinct clients, from 0 on, got {str(numbers.tolist())[:60]}")
+        raise InputError(name=name, rule="be distinct clients, from 0 on", got=f"{str(numbers.tolist())[:60]}")
     return numbers
 
 
@@ -221,8 +221,10 @@ def _for_each(name: str, values: npt.ArrayLike, members: Integers, *, above: flo
     """Return one finite number for each member; one number alone holds for all."""
     numbers = as_integers(name, values) if whole else as_numbers(name, values)
     if numbers.ndim > 1 or numbers.shape not in ((), members.shape):
-        raise InputError(f"{name} must have one entry for each of {members.size} members, got shape {numbers.shape}")
+        raise InputError(
+            name=name, rule=f"have one entry for each of {members.size} members", got=f"shape {numbers.shape}"
+        )
     if not (np.isfinite(numbers).all() and (numbers > above).all()):
         rule = "finite" if above < 0 else "positive and finite"
-        raise InputError(f"{name} must be {rule}, got {str(numbers.tolist())[:60]}")
+        raise InputError(name=name, rule=f"be {rule}", got=f"{str(numbers.tolist())[:60]}")
     return numbers if numbers.ndim else np.full(members.shape, numbers)

@@ -29,7 +29,9 @@ class PowerOfChoice(Forgetful):
         given = options["candidates"]
         self.candidates = 2 * self.cohort_size if given is None else check_count("candidates", given)
         if self.candidates < self.cohort_size:
-            raise InputError(f"candidates must be at least the cohort of {self.cohort_size}, got {self.candidates}")
+            raise InputError(
+                name="candidates", rule=f"be at least the cohort of {self.cohort_size}", got=f"{self.candidates}"
+            )
         self.asked: Integers = np.empty(0, dtype=np.int64)  # in this round: nothing to carry over to the next
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe:

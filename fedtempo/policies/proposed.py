@@ -7,9 +7,9 @@ import numpy as np
 
 from fedtempo.checks import InputError, Vector, as_numbers, check_count, check_fraction, first_violation
 from fedtempo.fleet import Fleet
+from fedtempo.policies.availability import Presence
 from fedtempo.policies.fixed import FixedSampling
 from fedtempo.policies.policy import Restart, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.availability import Presence
 from fedtempo.theory.estimation import estimate_beta_over_alpha, estimate_gradient_bounds
 from fedtempo.theory.optimum import optimal_sampling
 from fedtempo.theory.sampling import statistical_sampling, uniform_sampling, weighted_sampling
@@ -29,7 +29,7 @@ class PilotSettings:
         """Check the settings."""
         losses = as_numbers("losses", self.losses)
         if losses.ndim != 1 or not losses.size or first_violation(losses, allow_zero=False) is not None:
-            raise InputError(f"losses must be a list of positive losses for the pilots, got {self.losses!r}")
+            raise InputError(name="losses", rule="be a list of positive losses for the pilots", got=repr(self.losses))
         object.__setattr__(self, "losses", tuple(losses.tolist()))
         check_count("max_rounds", self.max_rounds)
         check_fraction("floor", self.floor)

@@ -41,7 +41,7 @@ class Entry:
 def _uniform(setting: PolicySetting) -> Policy:
     options = checked_options(setting, {"replacement": True})
     if not isinstance(options["replacement"], bool):
-        raise InputError(f"replacement must be true or false, got {options['replacement']!r}")
+        raise InputError(name="replacement", rule="be true or false", got=repr(options["replacement"]))
     if options["replacement"]:
         return FixedSampling(setting.fleet, uniform_sampling(setting.fleet), setting.cohort_size)
     return AuthorsUniform(setting.fleet, setting.cohort_size)
@@ -72,8 +72,10 @@ def _oracle(setting: PolicySetting) -> Policy:
     bound = options["gradient_bound"]
     if bound is None and setting.known_gradient_bound is None:
         raise InputError(
-            "proposed-oracle must know the gradient bounds beforehand, got an engine that cannot tell them; give them "
-            "as its option gradient_bound, from fedtempo estimate"
+            name="proposed-oracle",
+            rule="know the gradient bounds beforehand",
+            got="an engine that cannot tell them",
+            remedy="give them as its option gradient_bound, from fedtempo estimate",
         )
     fleet = replace(setting.fleet, gradient_bound=setting.known_gradient_bound() if bound is None else bound)  # type: ignore[misc]
     ratio = check_nonnegative("beta_over_alpha", options["beta_over_alpha"])
@@ -128,7 +130,7 @@ def check_name(policy: str) -> str:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         if ":" in policy:
             hint = "; packages name theirs by entry points (docs/simulation.md)"
-        raise InputError(f"policy must be one of {', '.join(known)}, got {policy!r}{hint}")
+        raise InputError(name="policy", rule=f"be one of {', '.join(known)}", got=f"{policy!r}{hint}")
     return policy
 
 
@@ -136,7 +138,9 @@ def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
     try:
         policy = point.load()
     except Exception as error:
-        raise InputError(f"policy {point.name!r} must be importable from {point.value}, got {error!r}") from error
+        raise InputError(
+            name=f"policy {point.name!r}", rule=f"be importable from {point.value}", got=repr(error)
+        ) from error
     return make(policy, setting)
 
 
@@ -147,15 +151,14 @@ def make(policy: str | Policy | Sampler | type, setting: PolicySetting) -> Polic
         try:
             return entry.make(setting)
         except InputError as error:
-            error.args = (f"policy {policy}: {error}",)
-            raise
+            raise error.within(f"policy {policy}") from None
     if isinstance(policy, type):
         if not (hasattr(policy, "plan") and hasattr(policy, "observe")):
-            raise InputError(f"a policy must have the methods plan and observe, got {policy.__name__}")
+            raise InputError(name="a policy", rule="have the methods plan and observe", got=f"{policy.__name__}")
         return policy(setting)  # type: ignore[no-any-return]
     if isinstance(policy, Policy):
         return policy
     if callable(policy):
         checked_options(setting, {})
         return FixedSampling(setting.fleet, policy(setting.fleet), setting.cohort_size)
-    raise InputError(f"policy must be a name, a policy, a class or a function from fleet to q, got {policy!r}")
+    raise InputError(name="policy", rule="be a name, a policy, a class or a function from fleet to q", got=repr(policy))

@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector, check_fraction, check_positive
+from fedtempo.policies.availability import Presence
 from fedtempo.policies.local_steps import LocalSteps
 from fedtempo.policies.novelty import Novelty
 from fedtempo.policies.options import checked_options
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.availability import Presence
 from fedtempo.policies.times import ClientTimes
 from fedtempo.theory.inclusion import (
     DrawsFromMany,
@@ -94,9 +94,9 @@ class Tempo:
         options = checked_options(setting, OPTIONS)
         for name in ("memory", "overlap", "choose_local_steps"):
             if not isinstance(options[name], bool) and (name, options[name]) != ("overlap", None):
-                raise InputError(f"{name} must be true or false, got {options[name]!r}")
+                raise InputError(name=name, rule="be true or false", got=repr(options[name]))
         if type(options["memory_bits"]) is not int or options["memory_bits"] not in MEMORY_BITS:
-            raise InputError(f"memory_bits must be the number 8 or 32, got {options['memory_bits']!r}")
+            raise InputError(name="memory_bits", rule="be the number 8 or 32", got=repr(options["memory_bits"]))
         self.fleet, self.options = setting.fleet, options
         self.server_memory = options["memory"]
         self.memory_bits = options["memory_bits"]
@@ -116,8 +116,9 @@ class Tempo:
         if not self.server_memory:
             if options["largest_factor"] not in (None, math.inf):
                 raise InputError(
-                    f"largest_factor must be left out without a server memory, which alone makes up for what is cut "
-                    f"off, got {largest!r}"
+                    name="largest_factor",
+                    rule="be left out without a server memory, which alone makes up for what is cut off",
+                    got=repr(largest),
                 )
             self.largest_factor = math.inf
         self.floor = check_fraction("floor", chosen["floor"])

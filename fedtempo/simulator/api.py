@@ -79,7 +79,7 @@ def simulate(
         compute_time = first.compute_time if compute_time is None else compute_time
         upload_time = first.upload_time if upload_time is None else upload_time
     if compute_time is None or upload_time is None:
-        raise InputError("compute_time and upload_time must be given where there is no channel, got none")
+        raise InputError(name="compute_time and upload_time", rule="be given where there is no channel", got="none")
     times: dict[str, Any] = {
         "compute_time": compute_time, "upload_time": upload_time, "download_time": download_time,
         "bandwidth_cap": bandwidth_cap, "total_bandwidth": total_bandwidth,
@@ -114,7 +114,12 @@ def simulate(
 def _check_arguments(data: object, seed: int, training: Mapping[str, Any]) -> None:
     """Check what Python itself would complain of in its own words."""
     if not isinstance(data, FederatedData):
-        raise InputError(f"data must be a FederatedData, got {type(data).__name__}; docs/data.md shows how to make one")
+        raise InputError(
+            name="data",
+            rule="be a FederatedData",
+            got=f"{type(data).__name__}",
+            remedy="docs/data.md shows how to make one",
+        )
     check_seed("seed", seed)
     check_training_names("simulate", training)
 
@@ -187,7 +192,7 @@ def make_trainer(model: object, data: FederatedData, *, device: str = "cpu") -> 
         return model  # type: ignore[return-value]
     if model != "lenet5" and not callable(model):
         choices = "softmax, lenet5, a function that makes a torch module, or a trainer"
-        raise InputError(f"model must be {choices}, got {model!r}")
+        raise InputError(name="model", rule=f"be {choices}", got=repr(model))
     try:
         from fedtempo.learning.models import LeNet5
         from fedtempo.learning.torch_module import TorchTrainer

@@ -37,11 +37,17 @@ class ChannelState:
             available = np.asarray(self.available).view()
             if available.dtype != np.bool_ or available.shape != (size,):
                 raise InputError(
-                    f"available must be true or false for each of the {size} clients, "
-                    f"got shape {available.shape} of {available.dtype}"
+                    name="available",
+                    rule=f"be true or false for each of the {size} clients",
+                    got=f"shape {available.shape} of {available.dtype}",
                 )
             if not available.any():
-                raise InputError("available must be true for at least one client, got none; no round could take place")
+                raise InputError(
+                    name="available",
+                    rule="be true for at least one client",
+                    got="none",
+                    remedy="no round could take place",
+                )
             available.flags.writeable = False
             object.__setattr__(self, "available", available)
 
@@ -105,7 +111,7 @@ class TraceChannel:
     ) -> None:
         """Draw a trace and an offset, uniform over its period, for each client."""
         if not traces:
-            raise InputError("traces must hold at least one trace, got none")
+            raise InputError(name="traces", rule="hold at least one trace", got="none")
         self._compute_time = per_client("compute_time", compute_time, np.size(compute_time), allow_zero=True)
         self._model_bits = check_positive("model_bits", model_bits)
         self._total_bandwidth = check_positive("total_bandwidth", total_bandwidth)
@@ -139,10 +145,10 @@ def per_client(name: str, values: npt.ArrayLike, size: int, *, allow_zero: bool)
     """Return a quantity of N clients as a read-only view, checked."""
     array = as_numbers(name, values).view()
     if array.shape != (size,) or size == 0:
-        raise InputError(f"{name} must have one entry for each client, got shape {array.shape}")
+        raise InputError(name=name, rule="have one entry for each client", got=f"shape {array.shape}")
     bad = first_violation(array, allow_zero=allow_zero)
     if bad is not None:
         rule = "zero or positive, and finite" if allow_zero else "positive and finite"
-        raise InputError(f"{name} must be {rule}, got {array[bad]:g} for client number {bad}")
+        raise InputError(name=name, rule=f"be {rule}", got=f"{array[bad]:g} for client number {bad}")
     array.flags.writeable = False
     return array

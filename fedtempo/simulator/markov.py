@@ -103,13 +103,14 @@ class WithAbsences:
         self._size = len(channel.at(0, 0.0))
         share = self._one_or_each("present_share", present_share)
         if share.max() > 1:
-            raise InputError(f"present_share must lie above 0 and not above 1, got {share.max():g}")
+            raise InputError(name="present_share", rule="lie above 0 and not above 1", got=f"{share.max():g}")
         length = 1 / share if absence_rounds is None else self._one_or_each("absence_rounds", absence_rounds)
         shortest = np.maximum(1.0, (1 - share) / share * (1 - 1e-12))
         if np.any(length < shortest):
             raise InputError(
-                "absence_rounds must be at least 1 and (1 - present_share)/present_share, "
-                f"so that presences last a round or more too, got {np.min(length):g}"
+                name="absence_rounds",
+                rule="be at least 1 and (1 - present_share)/present_share, so that presences last a round or more too",
+                got=f"{np.min(length):g}",
             )
         self._share, self._return_prob = share, 1 / length
         self._leave_prob = (1 - share) / share / length  # as many leave as return: share · leave = (1 - share) · return
@@ -147,7 +148,7 @@ def _play_to(
 ) -> tuple[int, State]:
     """Play a Markov chain from its latest known round to this one, or from round 0 where it is already past it."""
     if round_index < 0:
-        raise InputError(f"round_index must be zero or positive, got {round_index}")
+        raise InputError(name="round_index", rule="be zero or positive", got=f"{round_index}")
     reached, state = latest if latest is not None and latest[0] <= round_index else (0, first())
     for passed in range(reached + 1, round_index + 1):
         state = following(state, passed)
@@ -156,5 +157,5 @@ def _play_to(
 
 def _from_decibel(name: str, value: float, largest: float) -> float:
     if not -LARGEST_DECIBEL <= value <= largest:
-        raise InputError(f"{name} must lie between {-LARGEST_DECIBEL:g} and {largest:g} decibel, got {value}")
+        raise InputError(name=name, rule=f"lie between {-LARGEST_DECIBEL:g} and {largest:g} decibel", got=f"{value}")
     return float(10 ** (value / 10))

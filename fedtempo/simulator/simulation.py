@@ -31,7 +31,9 @@ class Simulation(Loop):
         """Start at w₀, at time 0."""
         if data.num_clients != len(fleet):
             raise InputError(
-                f"the fleet must have a client for each part of the data, got {len(fleet)} and {data.num_clients}"
+                name="the fleet",
+                rule="have a client for each part of the data",
+                got=f"{len(fleet)} and {data.num_clients}",
             )
         batches = Batches(data.offsets, batch_size=training.batch_size, seed=seed)
         super().__init__(

@@ -39,15 +39,17 @@ class TimesSpec:
         wanted = PARAMETERS[self.kind]
         for name in (name for names in PARAMETERS.values() for name in names):
             if name not in wanted and getattr(self, name) is not None:
-                raise InputError(f"{self.kind} times must have {' and '.join(wanted)} alone, got {name} too")
+                raise InputError(
+                    name=f"{self.kind} times", rule=f"have {' and '.join(wanted)} alone", got=f"{name} too"
+                )
         for name in wanted:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 shown = "none" if value is None else repr(value)
-                raise InputError(f"{self.kind} times must have a number {name}, got {shown}")
+                raise InputError(name=f"{self.kind} times", rule=f"have a number {name}", got=f"{shown}")
             (check_nonnegative if name in MAY_BE_ZERO else check_positive)(name, value)
         if self.low is not None and self.high is not None and self.low > self.high:
-            raise InputError(f"low must not exceed high, got {self.low} and {self.high}")
+            raise InputError(name="low", rule="not exceed high", got=f"{self.low} and {self.high}")
 
 
 def draw_times(spec: TimesSpec, num_clients: int, rng: np.random.Generator) -> Vector:
@@ -79,10 +81,12 @@ def _read_scores(path: Path) -> Vector:
     try:
         scores = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise InputError(f"the file must be JSON, got {error.msg} in line {error.lineno}") from None
+        raise InputError(name="the file", rule="be JSON", got=f"{error.msg} in line {error.lineno}") from None
     if not isinstance(scores, dict) or not scores:
-        raise InputError("the file must hold an object {phone: score} with at least one phone, got something else")
+        raise InputError(
+            name="the file", rule="hold an object {phone: score} with at least one phone", got="something else"
+        )
     for phone, score in scores.items():
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 < score < math.inf:
-            raise InputError(f"a score must be a positive number, got {score!r} for {phone!r}")
+            raise InputError(name="a score", rule="be a positive number", got=f"{score!r} for {phone!r}")
     return np.array(list(scores.values()), dtype=np.float64)

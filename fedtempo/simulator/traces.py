@@ -20,11 +20,14 @@ def upload_seconds(model_bits: float, rate_mbps: npt.ArrayLike) -> Vector:
     """Seconds to upload a model over a link of each rate, in megabits per second."""
     rate = np.asarray(rate_mbps, dtype=np.float64)
     if rate.size == 0:
-        raise InputError("rate_mbps must hold at least one rate, got none")
+        raise InputError(name="rate_mbps", rule="hold at least one rate", got="none")
     bad = first_violation(rate.ravel(), allow_zero=False)
     if bad is not None:
         raise InputError(
-            f"rate_mbps must be positive and finite, got {rate.flat[bad]:g}; leave out clients without a link"
+            name="rate_mbps",
+            rule="be positive and finite",
+            got=f"{rate.flat[bad]:g}",
+            remedy="leave out clients without a link",
         )
     return np.asarray(check_positive("model_bits", model_bits) / (BITS_PER_MEGABIT * rate))
 
@@ -42,14 +45,16 @@ class RateTrace:
     def __post_init__(self) -> None:
         """Check that the trace can be repeated for ever, and that any upload over it ends."""
         if self.time.ndim != 1 or self.time.shape != self.bits.shape or self.time.size < 2:
-            raise InputError(f"a trace must have two points or more, got shapes {self.time.shape}, {self.bits.shape}")
+            raise InputError(
+                name="a trace", rule="have two points or more", got=f"shapes {self.time.shape}, {self.bits.shape}"
+            )
         for name, values in (("time", self.time), ("bits", self.bits)):
             if not (values[0] == 0 and np.all(np.diff(values) >= 0) and np.isfinite(values[-1])):
-                raise InputError(f"{name} of a trace must start at 0, never decrease and be finite")
+                raise InputError(name=f"{name} of a trace", rule="start at 0, never decrease and be finite")
         if self.period == 0:
-            raise InputError("a trace must last some time, got 0 s")
+            raise InputError(name="a trace", rule="last some time", got="0 s")
         if self.bits[-1] == 0:
-            raise InputError("a trace must deliver something, got a rate of 0 throughout")
+            raise InputError(name="a trace", rule="deliver something", got="a rate of 0 throughout")
 
     @classmethod
     def of_packets(cls, milliseconds: npt.ArrayLike) -> "RateTrace":
@@ -110,7 +115,7 @@ def read_mahimahi(path: Path | str) -> RateTrace:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         arrival = _numbers("a packet's time", [(number, line) for number, line in enumerate(lines, 1) if line.strip()])
         if np.any(np.diff(arrival) < 0):
-            raise InputError("packets must stand in order of time, got a time before that of the line above")
+            raise InputError(name="packets", rule="stand in order of time", got="a time before that of the line above")
         return RateTrace.of_packets(arrival)
 
 
@@ -123,16 +128,20 @@ def read_rate_csv(path: Path | str) -> RateTrace:
         rows = csv.reader(stream, strict=True)
         header = [cell.strip() for cell in next(rows, [])]
         if sorted(header) != sorted(CSV_COLUMNS):
-            raise InputError(f"columns must be {' and '.join(CSV_COLUMNS)}, got {', '.join(header) or 'an empty file'}")
+            raise InputError(
+                name="columns", rule=f"be {' and '.join(CSV_COLUMNS)}", got=f"{', '.join(header) or 'an empty file'}"
+            )
         cells: dict[str, list[tuple[int, str]]] = {column: [] for column in CSV_COLUMNS}
         for row in filter(None, rows):
             if len(row) != len(header):
-                raise InputError(f"each line must have {len(header)} cells, got {len(row)} in line {rows.line_num}")
+                raise InputError(
+                    name="each line", rule=f"have {len(header)} cells", got=f"{len(row)} in line {rows.line_num}"
+                )
             for column, cell in zip(header, row, strict=True):
                 cells[column].append((rows.line_num, cell))
         start, rate = (_numbers(column, cells[column]) for column in CSV_COLUMNS)
         if np.any(np.diff(start) <= 0):
-            raise InputError("time must increase from line to line, got one that does not")
+            raise InputError(name="time", rule="increase from line to line", got="one that does not")
         return RateTrace.of_rates(start, rate)
 
 
@@ -142,28 +151,30 @@ def naming(path: Path | str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError:
-        raise InputError(f"{path} must be UTF-8 text, got other bytes") from None
+        raise InputError(name=path, rule="be UTF-8 text", got="other bytes") from None
     except FileNotFoundError:
-        raise InputError(f"{path} must be a file, got no such file") from None
+        raise InputError(name=path, rule="be a file", got="no such file") from None
     except OSError as error:
-        raise InputError(f"{path} must be readable, got: {error.strerror}") from None
-    except (InputError, csv.Error) as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(name=path, rule="be readable", got=f"{error.strerror}") from None
+    except csv.Error as error:
+        raise InputError(name=path, rule="be CSV", got=f"{error}") from None
+    except InputError as error:
+        raise error.within(path) from None
 
 
 def _numbers(name: str, cells: list[tuple[int, str]]) -> Vector:
     """Return the numbers of a column, zero or positive, from pairs of line and text."""
     if not cells:
-        raise InputError(f"{name} must stand in at least one line, got none")
+        raise InputError(name=name, rule="stand in at least one line", got="none")
     numbers = np.empty(len(cells))
     for index, (line, cell) in enumerate(cells):
         try:
             numbers[index] = float(cell)
         except ValueError:
             shown = repr(cell) if cell.strip() else "an empty cell"
-            raise InputError(f"{name} must be a number, got {shown} in line {line}") from None
+            raise InputError(name=name, rule="be a number", got=f"{shown} in line {line}") from None
     bad = first_violation(numbers, allow_zero=True)
     if bad is not None:
         line, cell = cells[bad]
-        raise InputError(f"{name} must be zero or positive, and finite, got {cell.strip()} in line {line}")
+        raise InputError(name=name, rule="be zero or positive, and finite", got=f"{cell.strip()} in line {line}")
     return numbers

@@ -182,14 +182,16 @@ def _prepare(
         shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
     except ValueError:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise InputError(f"times must have one entry for each member of each cohort, got shapes {shapes}") from None
+        raise InputError(
+            name="times", rule="have one entry for each member of each cohort", got=f"shapes {shapes}"
+        ) from None
     if not shape or shape[-1] == 0:
-        raise InputError(f"a cohort must have at least one member, got times of shape {shape}")
+        raise InputError(name="a cohort", rule="have at least one member", got=f"times of shape {shape}")
     for name, array in arrays.items():
         bad = first_violation(array.reshape(-1), allow_zero=name == "compute_time") if array.size else None
         if bad is not None:
             rule = "zero or positive" if name == "compute_time" else "positive"
-            raise InputError(f"{name} must be {rule}, and finite, got {array.reshape(-1)[bad]:g}")
+            raise InputError(name=name, rule=f"be {rule}, and finite", got=f"{array.reshape(-1)[bad]:g}")
     flat = {name: np.broadcast_to(array, shape).reshape(-1, shape[-1]) for name, array in arrays.items()}
     return shape, total, _blocks(flat["compute_time"], flat["upload_time"], flat.get("bandwidth_cap"))
 

@@ -32,11 +32,15 @@ class LearningProblem:
         check_nonnegative("initial_distance", self.initial_distance)
         if self.smoothness < self.strong_convexity:
             raise InputError(
-                f"smoothness must be at least strong_convexity {self.strong_convexity}, got {self.smoothness}"
+                name="smoothness",
+                rule=f"be at least strong_convexity {self.strong_convexity}",
+                got=f"{self.smoothness}",
             )
         noise = as_numbers("gradient_noise", self.gradient_noise)
         if noise.ndim > 1 or not np.all((noise >= 0) & np.isfinite(noise)):
-            raise InputError("gradient_noise must be zero or positive, and finite, for each client, got something else")
+            raise InputError(
+                name="gradient_noise", rule="be zero or positive, and finite, for each client", got="something else"
+            )
 
     @property
     def step_offset(self) -> float:
@@ -59,7 +63,7 @@ class LearningProblem:
         """
         mu, smooth, steps, p = self.strong_convexity, self.smoothness, self.local_steps, fleet.data_share
         if np.ndim(self.gradient_noise) and np.size(self.gradient_noise) != len(fleet):
-            raise InputError(f"gradient_noise must be one number, or one for each of the {len(fleet)} clients")
+            raise InputError(name="gradient_noise", rule=f"be one number, or one for each of the {len(fleet)} clients")
         noise = np.sum((p * self.gradient_noise) ** 2) + 8 * steps**2 * np.sum(p * fleet.gradient_bound**2)
         start = smooth * self.step_offset / (2 * steps) * self.initial_distance**2
         return float(2 * smooth / (mu**2 * steps) * (noise + 6 * smooth * self.heterogeneity) + start)
@@ -87,7 +91,7 @@ def rounds_to_gap(
     """Return the fewest rounds R after which Theorem 1 promises E F(w_R) - F* ≤ gap."""
     rounds = _bound_of_one_round(fleet, sampling_prob, cohort_size, problem) / check_positive("gap", gap)
     if not math.isfinite(rounds):
-        raise InputError(f"gap must be within reach of double precision, got {gap}")
+        raise InputError(name="gap", rule="be within reach of double precision", got=f"{gap}")
     return max(1, math.ceil(rounds))
 
 

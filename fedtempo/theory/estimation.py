@@ -30,17 +30,26 @@ def estimate_gradient_bounds(
     size = check_count("num_clients", num_clients)
     if who.shape != norms.shape or who.ndim != 1:
         raise InputError(
-            f"gradient_norms must have one entry for each of clients, got shapes {norms.shape} and {who.shape}"
+            name="gradient_norms",
+            rule="have one entry for each of clients",
+            got=f"shapes {norms.shape} and {who.shape}",
         )
     if who.size and not (who.min() >= 0 and who.max() < size):
-        raise InputError(f"clients must be numbers from 0 to {size - 1}, got {who.min()} to {who.max()}")
+        raise InputError(name="clients", rule=f"be numbers from 0 to {size - 1}", got=f"{who.min()} to {who.max()}")
     if not np.all((norms >= 0) & np.isfinite(norms)):
-        raise InputError("gradient_norms must be zero or positive, and finite, got others; has the pilot diverged?")
+        raise InputError(
+            name="gradient_norms",
+            rule="be zero or positive, and finite",
+            got="others",
+            remedy="has the pilot diverged?",
+        )
     bound = np.zeros(size)
     np.maximum.at(bound, who, norms)
     measured = bound > 0
     if not measured.any():
-        raise InputError("gradient_norms must hold at least one positive norm, got none; run the pilots longer")
+        raise InputError(
+            name="gradient_norms", rule="hold at least one positive norm", got="none", remedy="run the pilots longer"
+        )
     bound[~measured] = np.median(bound[measured])
     return GradientBoundEstimate(bound, measured)
 
@@ -88,14 +97,20 @@ def estimate_beta_over_alpha(
     """
     uniform, weighted = (np.atleast_1d(as_numbers("rounds", rounds)) for rounds in (rounds_uniform, rounds_weighted))
     if uniform.shape != weighted.shape or uniform.ndim != 1 or uniform.size == 0:
-        raise InputError(f"rounds must be given for the same losses, got {uniform.size} and {weighted.size} of them")
+        raise InputError(
+            name="rounds", rule="be given for the same losses", got=f"{uniform.size} and {weighted.size} of them"
+        )
     if np.any(uniform <= 0) or np.any(weighted <= 0):
-        raise InputError("rounds must be positive, got 0 or less; choose losses F_s below the initial loss")
+        raise InputError(
+            name="rounds", rule="be positive", got="0 or less", remedy="choose losses F_s below the initial loss"
+        )
     p, norms, size = fleet.data_share, fleet.gradient_bound, check_count("cohort_size", cohort_size)
     noise_uniform = len(fleet) * float(np.sum((p * norms) ** 2)) / size
     noise_weighted = float(np.sum(p * norms**2)) / size
     if not (noise_weighted > 0 and math.isfinite(noise_uniform)):
-        raise InputError("gradient_bound must have squares within double precision, got bounds too small or too large")
+        raise InputError(
+            name="gradient_bound", rule="have squares within double precision", got="bounds too small or too large"
+        )
     limit = noise_uniform / noise_weighted
     reached = np.isfinite(uniform) & np.isfinite(weighted)
     ratios = np.full(uniform.shape, np.nan)

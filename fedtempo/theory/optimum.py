@@ -55,7 +55,9 @@ def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None 
     """
     ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
     if max_cohort is None and ratio == 0:
-        raise InputError("max_cohort must be given for beta_over_alpha 0, since a larger cohort is then never slower")
+        raise InputError(
+            name="max_cohort", rule="be given for beta_over_alpha 0, since a larger cohort is then never slower"
+        )
     largest = math.inf if max_cohort is None else check_count("max_cohort", max_cohort)
     importance = fleet.importance
     upload, private = fleet.upload_time / fleet.total_bandwidth, fleet.private_time
@@ -104,7 +106,7 @@ def minimise_time(importance: Vector, cost: Vector, constant: float) -> Vector:
     constant = constant / scale / scale if scale > 0 else math.inf
     if not (math.isfinite(scale) and math.isfinite(constant)):
         raise InputError(
-            "beta_over_alpha must be comparable with the squared gradient bounds, got a ratio beyond 1e300"
+            name="beta_over_alpha", rule="be comparable with the squared gradient bounds", got="a ratio beyond 1e300"
         )
     importance /= scale
     fastest = float(cost.min())
@@ -137,7 +139,9 @@ def minimise_time(importance: Vector, cost: Vector, constant: float) -> Vector:
         importance[part] = probabilities(part, x)[1]
     importance /= importance.sum()
     if not importance.min() > 0:
-        raise InputError("importance and cost must span less than 300 decades, got a client whose probability is 0")
+        raise InputError(
+            name="importance and cost", rule="span less than 300 decades", got="a client whose probability is 0"
+        )
     return importance
 
 

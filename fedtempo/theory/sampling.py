@@ -34,13 +34,13 @@ def check_sampling_prob(sampling_prob: npt.ArrayLike, size: int | None = None) -
     q = as_numbers("sampling_prob", sampling_prob)
     if q.ndim != 1 or q.size == 0 or (size is not None and q.size != size):
         wanted = "client" if size is None else f"of the {size} clients"
-        raise InputError(f"sampling_prob must have one entry for each {wanted}, got shape {q.shape}")
+        raise InputError(name="sampling_prob", rule=f"have one entry for each {wanted}", got=f"shape {q.shape}")
     bad = first_violation(q, allow_zero=False)
     if bad is not None:
-        raise InputError(f"sampling_prob must be positive, got {q[bad]:g} for client number {bad}")
+        raise InputError(name="sampling_prob", rule="be positive", got=f"{q[bad]:g} for client number {bad}")
     total = float(q.sum())
     if abs(total - 1) > SUM_TOLERANCE:
-        raise InputError(f"sampling_prob must sum to 1, got {total:.6g}; divide it by its sum")
+        raise InputError(name="sampling_prob", rule="sum to 1", got=f"{total:.6g}", remedy="divide it by its sum")
     return q if abs(total - 1) < ROUNDING else q / total
 
 
@@ -79,15 +79,20 @@ def aggregation_weights(cohort: npt.ArrayLike, sampling_prob: npt.ArrayLike, dat
     """
     drawn = as_integers("cohort", cohort)
     if drawn.ndim == 0 or drawn.shape[-1] == 0:
-        raise InputError(f"a cohort must have at least one member, got shape {drawn.shape}")
+        raise InputError(name="a cohort", rule="have at least one member", got=f"shape {drawn.shape}")
     q, p = as_numbers("sampling_prob", sampling_prob), as_numbers("data_share", data_share)
     if q.shape != p.shape:
-        raise InputError(f"sampling_prob and data_share must have the same length, got {q.size} and {p.size}")
+        raise InputError(name="sampling_prob and data_share", rule="have the same length", got=f"{q.size} and {p.size}")
     if drawn.min() < 0 or drawn.max() >= q.size:
-        raise InputError(f"cohort must hold numbers from 0 to {q.size - 1}, got {drawn.min()} to {drawn.max()}")
+        raise InputError(
+            name="cohort", rule=f"hold numbers from 0 to {q.size - 1}", got=f"{drawn.min()} to {drawn.max()}"
+        )
     chance = q[drawn]
     if not np.all(chance > 0):
         raise InputError(
-            "sampling_prob must be positive for each client in the cohort, got 0; it cannot have been drawn"
+            name="sampling_prob",
+            rule="be positive for each client in the cohort",
+            got="0",
+            remedy="it cannot have been drawn",
         )
     return np.asarray(p[drawn] / (drawn.shape[-1] * chance))

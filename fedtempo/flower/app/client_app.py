@@ -14,8 +14,9 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.config import for_policy
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
 from fedtempo.fleet import Fleet
-from fedtempo.flower.strategy.client_mod import tempo_client
 from fedtempo.flower.app.emulated import meet
+from fedtempo.flower.app.run_config import MODEL, from_run_config, pack
+from fedtempo.flower.strategy.client_mod import tempo_client
 from fedtempo.flower.strategy.messages import (
     ARRAYS,
     CLIENT,
@@ -28,7 +29,6 @@ from fedtempo.flower.strategy.messages import (
     STEP_SIZE,
     STEPS,
 )
-from fedtempo.flower.app.run_config import MODEL, from_run_config, pack
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import Parameters
 from fedtempo.simulator.simulated_clients import LocalWorkers

@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 from fedtempo.experiments.config import for_policy
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet, make_header
 from fedtempo.experiments.toml import merged
-from fedtempo.flower.link.control import RemoteLink
 from fedtempo.flower.app.run_config import MODEL, from_run_config, pack, table_of
+from fedtempo.flower.link.control import RemoteLink
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
 from fedtempo.randomness import stream
 

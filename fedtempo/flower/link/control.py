@@ -41,7 +41,9 @@ class LinkServer(Startable):
         try:
             self._server = _Server(self.address, self._link, self.token)
         except OSError as error:
-            raise InputError(f"address must be free and of this machine, got {self.address}: {error}") from error
+            raise InputError(
+                name="address", rule="be free and of this machine", got=f"{self.address}: {error}"
+            ) from error
         self.address = (self.address[0], self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="fedtempo-link-server", daemon=True
@@ -103,8 +105,8 @@ class RemoteLink:
         match answer:
             case {"result": result}:
                 return result  # type: ignore[no-any-return]
-            case {"input_error": str(message)}:
-                raise InputError(message)
+            case {"input_error": [str(name), str(rule), got, str(remedy)]}:
+                raise InputError(name, rule, got, remedy)
             case {"error": str(message)}:
                 raise ConnectionError(f"{self._where} failed: {message}")
         raise ConnectionError(f"{self._where} does not speak this protocol")
@@ -156,7 +158,7 @@ class _Server(socketserver.ThreadingTCPServer):
             return {"error": "a call must be one line of JSON"}
         token = request.get("token") if isinstance(request, dict) else None
         if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token.encode()):
-            return {"input_error": "token must be the one that the link's server was started with; this one is not"}
+            return _refused(InputError("token", "be the one that the link's server was started with", "another"))
         try:
             match request:
                 case {"call": "allot", "members": list(members), "mode": str(mode), "shares": shares}:
@@ -164,11 +166,15 @@ class _Server(socketserver.ThreadingTCPServer):
                     return {"result": None}
                 case {"call": "measured", "clients": list(clients)}:
                     return {"result": [(client, *upload) for client, upload in self._link.measured(clients).items()]}
-            return {"input_error": f"call must be allot or measured with what they need, got {request.get('call')!r}"}
+            return _refused(InputError("call", "be allot or measured with what they need", repr(request.get("call"))))
         except InputError as error:
-            return {"input_error": str(error)}
+            return _refused(error)
         except Exception as error:  # the caller has to know, whatever it is
             return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _refused(error: InputError) -> dict[str, Any]:
+    return {"input_error": [error.name, error.rule, error.got, error.remedy]}
 
 
 class _Handler(socketserver.BaseRequestHandler):

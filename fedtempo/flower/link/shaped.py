@@ -65,16 +65,16 @@ def check_clients(name: str, clients: Sequence[int], num_clients: int) -> list[i
     numbers: list[int] = as_integers(name, clients).reshape(-1).tolist()
     wrong = next((client for client in numbers if not 0 <= client < num_clients), None)
     if wrong is not None:
-        raise InputError(f"{name} must be numbers of clients from 0 to {num_clients - 1}, got {wrong}")
+        raise InputError(name=name, rule=f"be numbers of clients from 0 to {num_clients - 1}", got=f"{wrong}")
     if len(set(numbers)) < len(numbers):
-        raise InputError(f"{name} must name each client once, got {numbers}")
+        raise InputError(name=name, rule="name each client once", got=f"{numbers}")
     return numbers
 
 
 def check_rates(rates: Sequence[float]) -> list[float]:
     """Return the rates of at least one client, in bits/s."""
     if len(rates) == 0:
-        raise InputError("rates must have one entry for each client, got none")
+        raise InputError(name="rates", rule="have one entry for each client", got="none")
     return [check_positive("rates", rate) for rate in as_numbers("rates", rates).reshape(-1).tolist()]
 
 
@@ -92,13 +92,19 @@ def check_allotment(
     if mode == "paper":
         given = [] if shares is None else as_numbers("shares", shares).reshape(-1).tolist()
         if len(given) != len(numbers):
-            raise InputError(f"shares must have one entry for each of {len(numbers)} members, got {len(given)}")
+            raise InputError(
+                name="shares", rule=f"have one entry for each of {len(numbers)} members", got=f"{len(given)}"
+            )
         checked = [check_positive("shares", share) for share in given]
         if sum(checked) > total_bandwidth * (1 + 1e-9):
-            raise InputError(f"shares must sum to at most {total_bandwidth:g}, the total, got {sum(checked):g}")
+            raise InputError(
+                name="shares", rule=f"sum to at most {total_bandwidth:g}, the total", got=f"{sum(checked):g}"
+            )
         return dict(zip(numbers, checked, strict=True))
     if shares is not None:
-        raise InputError(f"shares must be left out for mode {mode}, which sets them itself; or use mode paper")
+        raise InputError(
+            name="shares", rule=f"be left out for mode {mode}, which sets them itself", remedy="or use mode paper"
+        )
     return dict.fromkeys(numbers, total_bandwidth / len(numbers) if mode == "equal" else total_bandwidth)
 
 
@@ -140,7 +146,9 @@ class ShapedLink(Startable):
             for opened in sockets:
                 opened.close()
             ports = f" and ports from {self._first_port} on free" if self._first_port else ""
-            raise InputError(f"host must be an address of this machine{ports}, got {self._host!r}: {error}") from error
+            raise InputError(
+                name="host", rule=f"be an address of this machine{ports}", got=f"{self._host!r}: {error}"
+            ) from error
         self._loop = loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=loop.run_forever, name="fedtempo-link", daemon=True)
         self._thread.start()

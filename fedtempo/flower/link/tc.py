@@ -97,7 +97,7 @@ class TcLink(Startable):
         self._rates = check_rates(rates)
         if len(self._places) != len(self._rates):
             raise InputError(
-                f"places must have one entry for each of {len(self._rates)} rates, got {len(self._places)}"
+                name="places", rule=f"have one entry for each of {len(self._rates)} rates", got=f"{len(self._places)}"
             )
         self._total = check_positive("total_bandwidth", total_bandwidth)
         self._meters: dict[int, Meter] = {}
@@ -139,8 +139,10 @@ class TcLink(Startable):
         allotted = check_allotment(members, mode, shares, num_clients=len(self._rates), total_bandwidth=self._total)
         if mode == "shared":
             raise InputError(
-                "mode must be paper or equal for a link of token buckets, each of which knows nothing of the others, "
-                "got 'shared'; use a ShapedLink, which serves in order"
+                name="mode",
+                rule="be paper or equal for a link of token buckets, each of which knows nothing of the others",
+                got="'shared'",
+                remedy="use a ShapedLink, which serves in order",
             )
         self._check_started()
         for member, share in allotted.items():
@@ -204,11 +206,13 @@ def _tc(place: Place, action: str, *bucket: str, check: bool = True) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT, check=False)
     except FileNotFoundError as error:
-        raise InputError("a link by tc needs ip and tc, which are not installed; install iproute2") from error
+        raise InputError(
+            name="a link by tc", rule="have the commands ip and tc", got="none", remedy="install iproute2"
+        ) from error
     if check and done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no reason"]
         raise InputError(
-            f"tc must be able to shape {place.device} in namespace {place.namespace}, but said: {said[-1]}"
+            name="tc", rule=f"be able to shape {place.device} in namespace {place.namespace}, but said: {said[-1]}"
         )
 
 
@@ -237,5 +241,7 @@ def _open_counters(place: Place) -> int:
     visitor.start()
     visitor.join()
     if isinstance(opened[0], OSError):
-        raise InputError(f"namespace must be one that this user may enter, got {place.namespace!r}: {opened[0]}")
+        raise InputError(
+            name="namespace", rule="be one that this user may enter", got=f"{place.namespace!r}: {opened[0]}"
+        )
     return opened[0]

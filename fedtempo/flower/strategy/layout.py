@@ -36,13 +36,13 @@ class Layout:
         self._averaged = [name for name in real if name not in self.trained]
         self.start_again()
         if not self.trained:
-            raise InputError("initial_arrays must hold at least one array of real numbers, got none")
+            raise InputError(name="initial_arrays", rule="hold at least one array of real numbers", got="none")
         self.size = sum(self.first[name].size for name in self.trained)
 
     def flatten(self, record: ArrayRecord) -> Parameters:
         """Return a model as one vector; refuse one of another layout."""
         if set(record) != set(self.first):
-            raise InputError(f"a model must have the arrays {list(self.first)}, got {list(record)}")
+            raise InputError(name="a model", rule=f"have the arrays {list(self.first)}", got=f"{list(record)}")
         return np.concatenate([self._real(record, name).ravel().astype(np.float32) for name in self.trained])
 
     def _real(self, record: ArrayRecord, name: str) -> npt.NDArray[np.floating]:
@@ -53,7 +53,7 @@ class Layout:
             or not np.issubdtype(array.dtype, np.floating)
         ):
             got = f"{array.dtype} of {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise InputError(f"array {name!r} must be real numbers of shape {first.shape}, got {got}")
+            raise InputError(name=f"array {name!r}", rule=f"be real numbers of shape {first.shape}", got=f"{got}")
         return array
 
     def start_again(self) -> None:

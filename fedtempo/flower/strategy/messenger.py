@@ -73,7 +73,9 @@ class Messenger:
         self._arrived: queue.Queue[tuple[str, Message | BaseException, float]] = queue.Queue()
         if len(self.node_of) != len(nodes) or not set(self.node_of) <= set(range(self.size)):
             raise InputError(
-                f"nodes must stand for different clients of 0 to {self.size - 1}, got {sorted(nodes.values())}"
+                name="nodes",
+                rule=f"stand for different clients of 0 to {self.size - 1}",
+                got=f"{sorted(nodes.values())}",
             )
 
     def online(self) -> npt.NDArray[np.bool_]:
@@ -191,8 +193,10 @@ def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int, settle
             if len(nodes) >= least:
                 break
             raise InputError(
-                f"at least {least} nodes must be connected, got {len(nodes)} after {seconds:g} s; start more "
-                f"SuperNodes, or lower min_available_nodes"
+                name=f"at least {least} nodes",
+                rule="be connected",
+                got=f"{len(nodes)} after {seconds:g} s",
+                remedy="start more SuperNodes, or lower min_available_nodes",
             )
         time.sleep(POLL_SECONDS)
     return nodes
@@ -222,15 +226,17 @@ def ask_who(asking: Messenger, numbers: Sequence[int]) -> dict[str, int]:
 def described(node: int, reply: Reply | None) -> Described:
     """Return what a node says of itself."""
     if reply is None:
-        raise InputError(f"node {node} must say who it is within {DESCRIBE_SECONDS:g} s, got no answer")
+        raise InputError(name=f"node {node}", rule=f"say who it is within {DESCRIBE_SECONDS:g} s", got="no answer")
     if reply.error is not None or MEASURED not in reply.content:
         raise InputError(
-            f"node {node} must say who it is, got {reply.error or 'a reply without it'}; if its ClientApp "
-            f"lacks mods=[tempo_client()], add them, or give the strategy nodes="
+            name=f"node {node}",
+            rule="say who it is",
+            got=f"{reply.error or 'a reply without it'}",
+            remedy="if its ClientApp lacks mods=[tempo_client()], add them, or give the strategy nodes=",
         )
     told = reply.numbers()
     if told.get("num-examples", 1) < 1:
-        raise InputError(f"node {node} must have at least 1 example, got {told['num-examples']:g}")
+        raise InputError(name=f"node {node}", rule="have at least 1 example", got=f"{told['num-examples']:g}")
     return Described(node, _whole(told.get("partition-id")), _whole(told.get("num-examples")))
 
 

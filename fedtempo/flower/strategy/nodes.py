@@ -17,10 +17,10 @@ from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.strategy.layout import Layout
+from fedtempo.flower.link.shaped import Link, Upload
 from fedtempo.flower.strategy.evaluation import EVALUATION_LOSSES, averaged, loss_of
 from fedtempo.flower.strategy.judge import Job, Judge
-from fedtempo.flower.link.shaped import Link, Upload
+from fedtempo.flower.strategy.layout import Layout
 from fedtempo.flower.strategy.messages import (
     ARRAYS,
     ASK,

@@ -82,7 +82,9 @@ def find_roster(grid: Grid, *, fleet: Fleet | None, least: int, seconds: float, 
     ids = {one.node for one in known.values()}
     told, problem = describe_nodes(grid, [node for node in there if node not in ids])
     if not known and len(told) < min(least, wanted):
-        raise InputError(f"at least {min(least, wanted)} nodes must say who they are, got {len(told)}; {problem}")
+        raise InputError(
+            name=f"at least {min(least, wanted)} nodes", rule="say who they are", got=f"{len(told)}", remedy=problem
+        )
     clients = known | _numbered(told, known, fleet)
     roster = Roster(clients, fleet or _fleet_of(clients))
     if strangers := [one.node for one in told if one.node not in roster.nodes]:
@@ -158,7 +160,7 @@ def _numbered(told: list[Described], known: Mapping[int, Described], fleet: Flee
     """Return which client each node is: of those known, the one with the same partition; or by its partition."""
     partitions = [one.partition for one in told]
     if len(set(partitions) - {None}) not in (0, len(told)):
-        raise InputError(f"each node must have a partition-id of its own, got {partitions}")
+        raise InputError(name="each node", rule="have a partition-id of its own", got=f"{partitions}")
     if known:
         client_of = {one.partition: client for client, one in known.items() if one.partition is not None}
         if fleet is not None:
@@ -174,11 +176,13 @@ def _numbered(told: list[Described], known: Mapping[int, Described], fleet: Flee
     if fleet is None or len(told) == len(fleet):
         return dict(enumerate(told))
     if len(told) > len(fleet):
-        raise InputError(f"the fleet must have a client for each of {len(told)} nodes, got {len(fleet)}")
+        raise InputError(name="the fleet", rule=f"have a client for each of {len(told)} nodes", got=f"{len(fleet)}")
     if None in partitions or not all(0 <= (one.partition or 0) < len(fleet) for one in told):
         raise InputError(
-            f"with {len(told)} nodes for {len(fleet)} clients each node must have the client's number as partition-id, "
-            f"got {partitions}; start the other nodes"
+            name=f"with {len(told)} nodes for {len(fleet)} clients each node",
+            rule="have the client's number as partition-id",
+            got=f"{partitions}",
+            remedy="start the other nodes",
         )
     return {one.partition or 0: one for one in told}
 
@@ -200,4 +204,6 @@ def _read(folder: Path | None) -> dict[int, Described]:
         rows = json.loads((folder / ROSTER_FILE).read_text())
         return {row.pop("client"): Described(**row) for row in rows}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{folder / ROSTER_FILE} must be as fedtempo wrote it; delete it to ask nodes again") from None
+        raise InputError(
+            name=folder / ROSTER_FILE, rule="be as fedtempo wrote it", remedy="delete it to ask nodes again"
+        ) from None

@@ -33,13 +33,13 @@ from fedtempo.engine.settings import StopSettings, TrainingSettings, check_train
 from fedtempo.experiments.runner import made_with
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
-from fedtempo.flower.strategy.layout import Layout
-from fedtempo.flower.strategy.nodes import FlowerClients
+from fedtempo.flower.link.shaped import Link
 from fedtempo.flower.strategy.evaluation import ClientsEvaluation, EvaluateFunction, GlobalLoss
 from fedtempo.flower.strategy.grid_workers import GridWorkers
-from fedtempo.flower.link.shaped import Link
+from fedtempo.flower.strategy.layout import Layout
 from fedtempo.flower.strategy.messages import STEP_SIZE, STEPS
 from fedtempo.flower.strategy.messenger import Messenger, notice_ends_of_uploads
+from fedtempo.flower.strategy.nodes import FlowerClients
 from fedtempo.flower.strategy.roster import Newcomers, Roster, find_roster, given_roster
 from fedtempo.learning.trainer import Parameters
 from fedtempo.policies.fixed import Sampler
@@ -97,7 +97,12 @@ class TempoStrategy(Strategy):
         if isinstance(policy, str):
             check_name(policy)
         if fleet is not None and not isinstance(fleet, Fleet):
-            raise InputError(f"fleet must be a Fleet, got {type(fleet).__name__}; read_fleet reads one from a file")
+            raise InputError(
+                name="fleet",
+                rule="be a Fleet",
+                got=f"{type(fleet).__name__}",
+                remedy="read_fleet reads one from a file",
+            )
         self.policy, self.options, self.fleet, self.nodes = policy, dict(options or {}), fleet, nodes
         self.min_available_nodes = check_count("min_available_nodes", min_available_nodes)
         self.clock = check_choice("clock", clock, ("wall", "simulated"))
@@ -208,15 +213,20 @@ class TempoStrategy(Strategy):
             return
         for name in ("target_loss", "target_accuracy"):
             if self.stop[name] is not None:
-                raise InputError(f"{name} must be evaluated: {TELL_THE_LOSS}")
+                raise InputError(name=name, rule=f"be evaluated: {TELL_THE_LOSS}")
         if self.policy in PILOTED:
-            raise InputError(f"pilots of {self.policy} end at losses: {TELL_THE_LOSS}")
+            raise InputError(
+                name=f"policy {self.policy}",
+                rule="have losses, at which its pilots end",
+                got="none",
+                remedy=TELL_THE_LOSS,
+            )
         log(INFO, f"no loss is evaluated: {TELL_THE_LOSS}")
 
     def _check_link(self, fleet: Fleet) -> None:
         """Refuse what no real link does here."""
         if self.clock == "wall" and self.training.link == "shared" and fleet.bandwidth_cap is not None:
-            raise InputError("a fleet with bandwidth_cap must have the link paper or equal, got shared")
+            raise InputError(name="a fleet with bandwidth_cap", rule="have the link paper or equal", got="shared")
 
     def _complete(self, result: Result, folder: Path) -> None:
         """Add what the records know of rounds before this start."""
@@ -244,7 +254,9 @@ class TempoStrategy(Strategy):
         if self.clock == "simulated":
             if len(roster.clients) < len(fleet):
                 raise InputError(
-                    f'clock="simulated" needs a node for each of {len(fleet)} clients, got {len(roster.clients)}'
+                    name='clock="simulated"',
+                    rule=f"have a node for each of {len(fleet)} clients",
+                    got=len(roster.clients),
                 )
             clients = SimulatedClients(
                 workers=GridWorkers(nodes), samples=np.array(roster.samples), fleet=fleet,
@@ -311,7 +323,9 @@ def _write_model(path: Path, arrays: ArrayRecord) -> None:
 
 def _read_model(path: Path) -> ArrayRecord:
     if not path.exists():
-        raise InputError(f"{path.parent} must hold the model of the run that has ended there, got none; delete it")
+        raise InputError(
+            name=path.parent, rule="hold the model of the run that has ended there", got="none", remedy="delete it"
+        )
     with np.load(path) as saved:
         return ArrayRecord({name: Array(saved[name]) for name in saved.files})
 

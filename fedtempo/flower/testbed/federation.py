@@ -21,11 +21,11 @@ from fedtempo.experiments.config import Experiment, for_policy, make_experiment
 from fedtempo.experiments.runner import BITS_OF_A_PARAMETER, load_data, load_trainer, make_fleet
 from fedtempo.experiments.toml import merged
 from fedtempo.fleet import Fleet
-from fedtempo.flower.testbed import warm_executor
 from fedtempo.flower.credentials import make_credentials, write_secret
-from fedtempo.flower.link.shaped import ShapedLink
 from fedtempo.flower.link.control import LinkServer
+from fedtempo.flower.link.shaped import ShapedLink
 from fedtempo.flower.link.tc import TcLink
+from fedtempo.flower.testbed import warm_executor
 from fedtempo.flower.testbed.namespaces import Namespaces
 from fedtempo.flower.testbed.processes import SuperLink, SuperNode
 from fedtempo.flower.testbed.watched import ProcessError, stop_all
@@ -75,9 +75,11 @@ class Testbed:
         trainer = load_trainer(self.experiment.model, self.experiment.data)
         own = trainer.num_parameters * BITS_OF_A_PARAMETER // 8
         if settings.model_bytes < own:
-            raise InputError(f"the model must have at least its own {own:,} bytes, got {settings.model_bytes:,}")
+            raise InputError(
+                name="the model", rule=f"have at least its own {own:,} bytes", got=f"{settings.model_bytes:,}"
+            )
         if settings.kernel_link and not settings.namespaces:
-            raise InputError("--tc needs a network namespace for each node; add --netns")
+            raise InputError(name="tc", rule="have a network namespace for each node", got="none", remedy="add {netns}")
         self.ballast = settings.model_bytes - own
         self.model_bits = 8.0 * settings.model_bytes
         self.fleet: Fleet = make_fleet(self.experiment, load_data(self.experiment.data), self.model_bits)[0]
@@ -152,7 +154,7 @@ class Testbed:
         """Refuse a policy that lacks something, before nodes are started for it."""
         training, options = for_policy(self.experiment, policy)
         if self.settings.kernel_link and training.link == "shared":
-            raise InputError("--tc has the links paper and equal, got shared; leave it out")
+            raise InputError(name="tc", rule="go with the links paper or equal", got="shared", remedy="leave it out")
         make(policy, PolicySetting(fleet=self.fleet, cohort_size=training.cohort_size, options=options))
 
     def start_run(

@@ -18,10 +18,13 @@ class Namespaces(Startable):
     def __init__(self, count: int) -> None:
         """Choose names and a net that nobody else here is likely to have."""
         if count > MOST_NODES:
-            raise InputError(f"--netns takes at most {MOST_NODES} nodes, got {count}")
+            raise InputError(name="netns", rule=f"have at most {MOST_NODES} nodes", got=count)
         if os.geteuid() != 0 or shutil.which("ip") is None:
             raise InputError(
-                "--netns needs root and the command ip (package iproute2), got neither or one; leave it out"
+                name="netns",
+                rule="have root and the command ip (package iproute2)",
+                got="neither or one",
+                remedy="leave it out",
             )
         tag = secrets.token_hex(2)
         self.bridge, self.names = f"ft{tag}", [f"ft{tag}-{number}" for number in range(count)]
@@ -73,4 +76,4 @@ class Namespaces(Startable):
 def _ip(*arguments: str) -> None:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
-        raise InputError(f"--netns needs a machine that allows network namespaces, got: {done.stderr.strip()}")
+        raise InputError(name="netns", rule="have a machine that allows network namespaces", got=done.stderr.strip())

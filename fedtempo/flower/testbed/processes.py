@@ -93,7 +93,7 @@ class SuperLink(FlowerProcess):
         try:
             key = serialization.load_ssh_public_key(Path(public_key).read_bytes())
         except ValueError:
-            raise InputError(f"public_key must be a public key in OpenSSH format, got {public_key}") from None
+            raise InputError(name="public_key", rule="be a public key in OpenSSH format", got=f"{public_key}") from None
         pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         with self._control() as control:
             try:
@@ -120,7 +120,7 @@ class SuperLink(FlowerProcess):
         """
         app = Path(app)
         if not (app / "pyproject.toml").is_file():
-            raise InputError(f"app must be a folder with a pyproject.toml, got {app}")
+            raise InputError(name="app", rule="be a folder with a pyproject.toml", got=f"{app}")
         deadline = time.monotonic() + check_positive("timeout", timeout)
         run_id = self.start_run(app, run_config)
         try:
@@ -143,7 +143,7 @@ class SuperLink(FlowerProcess):
                 warnings.simplefilter("ignore", DeprecationWarning)  # flwr 1.41 uses an old name of pathspec's
                 content = build_fab_from_disk(Path(app))
         except ValueError as error:
-            raise InputError(f"app must be a Flower app, got {app}: {error}") from None
+            raise InputError(name="app", rule="be a Flower app", got=f"{app}: {error}") from None
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
         overrides = user_config_to_proto(dict(run_config or {}))
         request = StartRunRequest(fab=fab_to_proto(fab), override_config=overrides)
@@ -281,12 +281,12 @@ def _host_and_port(address: str) -> tuple[str, int | None]:
     host, colon, port = address.partition(":")
     if not host or host == "0.0.0.0" or (colon and not (port.isdigit() and 0 < int(port) < 2**16)):
         raise InputError(
-            f"address must be a host or host:port by which SuperNodes reach the SuperLink, got {address!r}"
+            name="address", rule="be a host or host:port by which SuperNodes reach the SuperLink", got=repr(address)
         )
     return host, int(port) if colon else None
 
 
 def _toml(name: str, value: Setting) -> str:
     if isinstance(value, str) and ('"' in value or "\\" in value or not value.isprintable()):
-        raise InputError(f"{name} must be text without quotes, backslashes and line ends, got {value!r}")
+        raise InputError(name=name, rule="be text without quotes, backslashes and line ends", got=repr(value))
     return json.dumps(value, ensure_ascii=False)

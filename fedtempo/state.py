@@ -1,0 +1,81 @@
+"""What must survive a stop: any dataclass of numbers, text, arrays and other such dataclasses, written and read back.
+
+Whatever learns keeps all that it learned in one dataclass, its ``state``. There is no list of names to keep in step: a
+field that is there is written, and a state that lacks a field, or has one more, is refused.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fedtempo.checks import InputError
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+T = TypeVar("T")
+
+VALUES = "values"  # the name of the array that holds what is no array
+
+
+@dataclass(frozen=True, slots=True)
+class NoState:
+    """Of whatever learns nothing."""
+
+
+class Rows:
+    """Arrays of one shape by the number of a client; written as two arrays, whatever the number of clients."""
+
+    def __init__(self, by_client: dict[int, npt.NDArray[Any]] | None = None) -> None:
+        """Start with these, or with none."""
+        self.by_client = by_client or {}
+
+
+def write_state(state: object) -> Arrays:
+    """Return a state as arrays alone, of which one holds everything else as JSON."""
+    arrays: Arrays = {}
+    values = _plain(state, arrays)
+    return arrays | {VALUES: np.frombuffer(values.encode(), dtype=np.uint8)}
+
+
+def read_state(kind: type[T], arrays: Arrays) -> T:
+    """Return the state of this kind that ``write_state`` wrote; arrays are shared, not copied."""
+
+    def taken(wanted: type, value: object) -> object:
+        if wanted is object:  # any value of JSON
+            return value
+        if wanted is not Rows:
+            return arrays[cast("str", value)]
+        clients, rows = (arrays[name] for name in cast("list[str]", value))
+        return Rows(dict(zip(clients.tolist(), rows, strict=True)))
+
+    try:
+        values = arrays[VALUES].tobytes().decode()
+        state = msgspec.convert(json.loads(values), kind, dec_hook=taken, str_keys=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(kind.__name__, "be as this version of fedtempo writes it", f"another ({error})") from None
+    if _plain(state, {}) != values:
+        raise InputError(kind.__name__, "be as this version of fedtempo writes it", "other fields")
+    return state
+
+
+def _plain(state: object, arrays: Arrays) -> str:
+    """Return a state as JSON, in which arrays stand by their names, and keep them."""
+
+    def kept(array: npt.NDArray[Any]) -> str:
+        arrays[str(len(arrays))] = array
+        return str(len(arrays) - 1)
+
+    def plain(value: object) -> object:
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, np.ndarray):
+            return kept(value)
+        if isinstance(value, Rows):
+            rows = np.array(list(value.by_client.values())) if value.by_client else np.empty(0)
+            return [kept(np.array(list(value.by_client), dtype=np.int64)), kept(rows)]
+        raise TypeError(f"a state holds numbers, text and arrays, got {type(value).__name__}")
+
+    return json.dumps(msgspec.to_builtins(state, enc_hook=plain, str_keys=True))
