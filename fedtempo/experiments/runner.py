@@ -13,8 +13,11 @@ from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.engine.records import RunFiles
+from fedtempo.engine.records import FORMAT, Header, Summary
+from fedtempo.engine.headers import as_table
+from fedtempo.engine.loop import Loop
 from fedtempo.engine.run import Progress, run_into
+from fedtempo.engine.run_files import RunFiles
 from fedtempo.experiments.config import (
     ChannelConfig,
     DataConfig,
@@ -29,12 +32,13 @@ from fedtempo.experiments.toml import merged
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.policies.policy import Policy
-from fedtempo.policies.registry import make
 from fedtempo.randomness import stream
-from fedtempo.simulator.api import assemble, make_trainer, policy_setting
+from fedtempo.simulator import simulation
+from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, Untold
-from fedtempo.simulator.markov import FadingChannel, WithAbsences
-from fedtempo.simulator.simulation import Simulation
+from fedtempo.simulator.fading import FadingChannel
+from fedtempo.simulator.problem import Problem, make_trainer, model_bits
+from fedtempo.simulator.simulation import RunSettings
 from fedtempo.simulator.times import benchmark_times, draw_times
 from fedtempo.simulator.traces import RateTrace, read_mahimahi, read_rate_csv, upload_seconds
 
@@ -141,31 +145,25 @@ def _read_trace(path: Path) -> RateTrace:
     return read_rate_csv(path) if path.suffix.lower() == ".csv" else read_mahimahi(path)
 
 
-def make_simulation(experiment: Experiment, policy: str, seed: int) -> Simulation:
+def make_simulation(experiment: Experiment, policy: str, seed: int) -> Loop:
     """Return the run of one policy under one seed, at its start."""
-    training, options = for_policy(experiment, policy)
-    data, trainer = load_data(experiment.data), load_trainer(experiment.model, experiment.data)
-    model_bits = float(trainer.num_parameters * BITS_OF_A_PARAMETER)
-    fleet, channel = make_fleet(experiment, data, model_bits)
-    return assemble(
-        data=data,
-        trainer=trainer,
-        fleet=fleet,
-        channel=channel,
-        policy=policy,
-        options=options,
-        training=training,
-        stop=experiment.stop,
-        seed=seed,
-    )
+    return simulation.make_simulation(problem_of(experiment), _settings(experiment, policy, seed))
 
 
 def make_policy(experiment: Experiment, policy: str, seed: int) -> Policy:
     """Return the policy of a run alone, which costs little."""
-    training, options = for_policy(experiment, policy)
+    return simulation.make_policy(problem_of(experiment), _settings(experiment, policy, seed))
+
+
+def problem_of(experiment: Experiment) -> Problem:
+    """Return what an experiment trains."""
     data, trainer = load_data(experiment.data), load_trainer(experiment.model, experiment.data)
-    fleet, _ = make_fleet(experiment, data, float(trainer.num_parameters * BITS_OF_A_PARAMETER))
-    return make(policy, policy_setting(data, trainer, fleet, options, training, seed))
+    return Problem(data, trainer, *make_fleet(experiment, data, model_bits(trainer)))
+
+
+def _settings(experiment: Experiment, policy: str, seed: int) -> RunSettings:
+    training, options = for_policy(experiment, policy)
+    return RunSettings(policy=policy, training=training, stop=experiment.stop, seed=seed, options=options)
 
 
 def run(
@@ -176,12 +174,12 @@ def run(
     seed: int,
     folder: Path,
     progress: Progress = lambda simulation, record: None,
-) -> dict[str, Any]:
+) -> Summary:
     """Run one policy under one seed into a folder, or go on where an earlier call was stopped; return the summary."""
     with one_thread(experiment):
-        simulation = make_simulation(experiment, policy, seed)
+        loop = make_simulation(experiment, policy, seed)
         files = RunFiles(folder, make_header(experiment, table, policy, seed), canonical)
-        return run_into(files, simulation, progress)
+        return run_into(files, loop, progress)
 
 
 @contextmanager
@@ -192,21 +190,22 @@ def one_thread(experiment: Experiment) -> Iterator[None]:
         yield
 
 
-def make_header(experiment: Experiment, table: dict[str, Any], policy: str, seed: int) -> dict[str, Any]:
+def make_header(experiment: Experiment, table: dict[str, Any], policy: str, seed: int) -> Header:
     """Return what a reader must know to run the same again."""
     data, files = load_data(experiment.data), files_of(experiment)
-    return {
-        "experiment": experiment.name,
-        "preset": experiment.preset,
-        "policy": policy,
-        "seed": seed,
-        "config": table,
-        **({"files": files} if files else {}),  # what they hold
-        "data": data.name,
-        "data_checksum": data.checksum(),
-        "samples": data.sizes.tolist(),
+    return Header(
+        format=FORMAT,
+        experiment=experiment.name,
+        preset=experiment.preset,
+        policy=policy,
+        seed=seed,
+        config=table,
+        files=files,  # what they hold
+        data=data.name,
+        data_checksum=data.checksum(),
+        samples=data.sizes.tolist(),
         **made_with(),
-    }
+    )
 
 
 def made_with() -> dict[str, Any]:
@@ -217,11 +216,11 @@ def made_with() -> dict[str, Any]:
     }
 
 
-def canonical(header: dict[str, Any]) -> dict[str, Any]:
+def canonical(header: Header) -> dict[str, object]:
     """Return a header whose configuration is that of all headers of the same run, however its file was written."""
-    settings = settings_of(make_experiment(header["config"]), header["policy"])
-    rest = {name: value for name, value in header.items() if name != "files"}
-    return rest | {"config": merged(settings, header.get("files", {}))}
+    settings = settings_of(make_experiment(header.config), header.policy)
+    rest = {name: value for name, value in as_table(header).items() if name != "files"}
+    return rest | {"config": merged(settings, header.files)}
 
 
 def _version(package: str) -> str | None:
