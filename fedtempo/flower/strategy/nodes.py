@@ -11,7 +11,7 @@ from fedtempo.checks import Integers
 from fedtempo.engine.clients import Conditions, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.link.shaped import Link
+from fedtempo.flower.link.allotment import Link
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.assignment import ClientReport, SentAssignment
 from fedtempo.flower.strategy.dispatch import Dispatch

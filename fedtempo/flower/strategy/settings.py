@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 from fedtempo.checks import InputError, check_choice, check_count, check_positive, check_seed
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.link.shaped import Link
+from fedtempo.flower.link.allotment import Link
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.messages import STEP_SIZE, STEPS, Config
 from fedtempo.policies.fixed import Sampler

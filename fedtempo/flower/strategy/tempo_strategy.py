@@ -25,7 +25,7 @@ from fedtempo.engine.run import Progress
 from fedtempo.engine.settings import TrainingSettings, check_training_names
 from fedtempo.fleet import Fleet
 from fedtempo.flower.inner.uploads import notice_ends_of_uploads
-from fedtempo.flower.link.shaped import Link
+from fedtempo.flower.link.allotment import Link
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.evaluation import EvaluateFunction
 from fedtempo.flower.strategy.flower_run import FlowerRun, StartRequest

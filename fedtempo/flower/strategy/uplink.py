@@ -8,7 +8,8 @@ import numpy as np
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.flower.link.shaped import Link, Upload
+from fedtempo.flower.link.allotment import Link
+from fedtempo.flower.link.shaping import Upload
 from fedtempo.flower.strategy.assignment import Assignment, ClientReport
 from fedtempo.policies.policy import RoundPlan
 from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
