@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedtempo.cli import main
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -3,11 +3,9 @@
 import csv
 import shutil
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
-from test_grid import cells, made_up
 from typer.testing import CliRunner
 
 from fedtempo.checks import InputError
@@ -19,6 +17,8 @@ from fedtempo.experiments.leaderboard import GRIDS, SetupGrid, rank
 from fedtempo.experiments.results import read_run
 from fedtempo.experiments.toml import merged
 from fedtempo.experiments.tuning import Candidate, best_of
+from support.grids import cells, made_up
+from support.paths import ROOT
 
 CONFIG = """
 name = "small"
@@ -262,5 +262,5 @@ def test_none_takes_a_setting_away():
 
 
 def test_every_setup_has_a_grid():
-    configs = Path(__file__).resolve().parents[1] / "configs"
+    configs = ROOT / "configs"
     assert sorted(GRIDS) == sorted(path.stem for path in configs.glob("setup*.toml"))

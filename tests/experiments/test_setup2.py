@@ -1,14 +1,13 @@
 """Setup 2 of the paper, for real: rounds near the paper's, and the paper's order of policies."""
 
-from pathlib import Path
-
 import pytest
 
 from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
+from support.paths import ROOT
 
-CONFIG = Path(__file__).parent.parent / "configs" / "setup2.toml"
+CONFIG = ROOT / "configs" / "setup2.toml"
 
 
 def time_to(folder, policy, seed, target=1.0):

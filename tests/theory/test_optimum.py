@@ -5,7 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from conftest import random_fleet
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -23,6 +22,7 @@ from fedtempo import (
     uniform_sampling,
     weighted_sampling,
 )
+from support.fleets import random_fleet
 
 
 def stationarity_residual(fleet, q, size, ratio):

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import random_fleet
 
 from fedtempo import (
     Fleet,
@@ -18,6 +17,7 @@ from fedtempo import (
     round_time_bounds,
     uniform_sampling,
 )
+from support.fleets import random_fleet
 
 Q = np.array([0.4, 0.05, 0.25, 0.3])
 

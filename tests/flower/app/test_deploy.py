@@ -26,8 +26,8 @@ from fedtempo.engine.records import CHECKPOINT, RECORDS, read_lines
 from fedtempo.flower.testbed.namespaces import Namespaces
 from fedtempo.flower.testbed.processes import free_port
 from fedtempo.flower.testbed.watched import FlowerProcess, ProcessError, _marked, stop_all
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs/deploy.md").read_text()
 BLOCKS = re.findall(r"^~~~(sh server|sh device|ini device)\n(.*?)^~~~$", GUIDE, re.DOTALL | re.MULTILINE)
 SECONDS = 120.0  # for any one step, on a busy machine

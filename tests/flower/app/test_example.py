@@ -3,11 +3,9 @@
 import importlib
 import sys
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
-from flower_grid import InProcessGrid
 from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 from flwr.clientapp import ClientApp
@@ -15,10 +13,12 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedtempo.flower import TempoStrategy, tempo_client
 from fedtempo.flower.testbed.federation import APP
+from support.flower_grid import InProcessGrid
+from support.paths import ROOT
 
 torch = pytest.importorskip("torch", reason="the example trains with PyTorch; pip install '.[torch]'")
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "flower"
+EXAMPLE = ROOT / "examples" / "flower"
 NODES = 8
 TWO_LINES = {
     "server_app.py": ("TempoStrategy(", "FedAvg(fraction_train=0.5)"),
