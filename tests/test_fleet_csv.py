@@ -5,6 +5,7 @@ import pytest
 
 from fedtempo import Fleet, FleetNotice, InputError, read_fleet, write_fleet
 from support.fleets import random_fleet
+from support.marks import slow_after
 
 
 def written(tmp_path, text, encoding="utf-8"):
@@ -13,7 +14,7 @@ def written(tmp_path, text, encoding="utf-8"):
     return path
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named", slow_after(1, [False, True]))
 def test_a_file_comes_back_to_the_last_bit(tmp_path, named):
     rng = np.random.default_rng(60)
     plain = random_fleet(rng, 100_000, decades=8)

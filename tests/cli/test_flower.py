@@ -53,6 +53,7 @@ def left_over(folder):
     return [command for command in commands if str(folder) in command] + os.listdir(folder)
 
 
+@pytest.mark.slow
 def test_the_command_leaves_nothing_behind(tmp_path, temporary, monkeypatch, capsys):
     hosts = []
 
@@ -118,6 +119,7 @@ def test_results_are_shown_again_only_of_the_same_run_on_real_nodes(asked, clock
     assert not _holds_all([], table, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_command_that_is_stopped_leaves_nothing_behind(tmp_path, temporary, how):
     command = subprocess.Popen(

@@ -139,6 +139,7 @@ def test_pilots_that_go_below_the_target_are_noted(config, tmp_path, capsys, pol
     assert capsys.readouterr().err == (said if noted else "")
 
 
+@pytest.mark.slow
 def test_compiling_is_said_once_on_a_machine(config, tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     said = []

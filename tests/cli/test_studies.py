@@ -13,6 +13,7 @@ import pytest
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.comparison import Target, as_json
 from fedtempo.experiments.results import read_runs
+from support.marks import slow_after
 from support.runs import command
 
 
@@ -75,7 +76,7 @@ def test_a_diverging_run_is_part_of_the_comparison(setup2, tmp_path):
     assert weighted["time_to_target"] == 70.0
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("pause", slow_after(1, [0.0, 0.02, 0.1]))
 def test_ctrl_c_twice_ends_a_comparison_with_one_sentence(setup2, tmp_path, pause):
     """In a session of its own, whose processes all hear it, as those of a terminal do."""
     setup2.write_text(setup2.read_text().replace("max_rounds = 6", "max_rounds = 1000000"))

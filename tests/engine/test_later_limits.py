@@ -104,6 +104,7 @@ def killed_before(patch, line):
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a kill leaves files open
 @pytest.mark.parametrize("then", [8, 12])
 def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path, monkeypatch, then):

@@ -20,6 +20,7 @@ from fedtempo.experiments.tables import (
 )
 from fedtempo.experiments.tuning import Candidate
 from support.grids import cells, jobs_of, late, made_up
+from support.marks import slow_after
 
 
 def test_statistics_of_times_are_those_of_the_textbook(setup2, tmp_path):
@@ -147,7 +148,7 @@ def test_scripts_read_the_seconds_of_the_table():
     assert as_json([], TARGET) == []
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 20])
+@pytest.mark.parametrize("seeds", slow_after(1, [2, 3, 5, 20]))
 @pytest.mark.parametrize("spread", [(0.3, 0.3), (0.1, 0.5)])
 def test_intervals_of_ratios_hold_the_ratio_of_lognormal_times_as_often_as_they_say(seeds, spread):
     rng, trials, held = np.random.default_rng(seeds), 1500, 0

@@ -79,6 +79,7 @@ def test_the_last_line_is_found_without_reading_the_rest(tmp_path):
     assert last_line(path) == {}
 
 
+@pytest.mark.slow
 def test_a_ray_cluster_runs_the_same_grid(setup2, tmp_path):
     """In a process of its own, since Ray leaves threads and warnings behind."""
     pytest.importorskip("ray")

@@ -18,6 +18,7 @@ from fedtempo.experiments.results import read_run
 from fedtempo.experiments.toml import merged
 from fedtempo.experiments.tuning import Candidate, best_of
 from support.grids import cells, made_up
+from support.marks import slow_after
 from support.paths import ROOT
 
 CONFIG = """
@@ -156,12 +157,15 @@ def test_a_policy_is_ranked_beside_those_that_ran_before(small):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [(lambda text: text.replace("code", "cod", 1), "must have the column code"), (lambda text: "", "the column policy"),
-     (lambda text: text.replace("weighted,0,0", "weighted,0,9"), "must have 4 seeds over 2 draws of weighted"),
-     (lambda text: text + text[text.index("weighted") :], "must have 4 seeds over 2 draws of weighted"),
-     (lambda text: text.replace("of_them_pilots", "pilots"), "must have the column of_them_pilots"),
-     (lambda text: text.replace("loss 1.9", "loss 1.8"), "same data .*loss 1.9, got fedbuff on .* loss 1.8"),
-     (lambda text: text.replace("Synthetic", "Other"), "got fedbuff on Other")],
+    slow_after(2, [
+        (lambda text: text.replace("code", "cod", 1), "must have the column code"),
+        (lambda text: "", "the column policy"),
+        (lambda text: text.replace("weighted,0,0", "weighted,0,9"), "must have 4 seeds over 2 draws of weighted"),
+        (lambda text: text + text[text.index("weighted") :], "must have 4 seeds over 2 draws of weighted"),
+        (lambda text: text.replace("of_them_pilots", "pilots"), "must have the column of_them_pilots"),
+        (lambda text: text.replace("loss 1.9", "loss 1.8"), "same data .*loss 1.9, got fedbuff on .* loss 1.8"),
+        (lambda text: text.replace("Synthetic", "Other"), "got fedbuff on Other"),
+    ]),
 )  # fmt: skip
 def test_runs_that_cannot_stand_beside_are_refused(small, change, said):
     assert board(small, "--regimes", "plain").exit_code == 0

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from support.marks import slow_after
 from support.reports import TARGET, written
 
 pytest.importorskip("plotly")
@@ -49,7 +50,7 @@ addEventListener("load", async () => {
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+@pytest.mark.parametrize(("width", "height"), slow_after(1, [(1280, 900), (390, 844)]))
 def test_a_browser_draws_the_page_without_error_or_sideways_scrolling(runs, tmp_path, width, height):
     long_name = "a-policy-whose-name-is-longer-than-the-screen-of-any-telephone-is-wide"
     named = [replace(run, policy=long_name if run.policy == "uniform" else "<b>x</b>") for run in runs]

@@ -18,10 +18,11 @@ from fedtempo.engine.records import CHECKPOINT, LOCK, RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
 from fedtempo.policies.registry import BUILT_IN
+from support.marks import slow_after
 from support.runs import SMALL, UPLOAD, command
 
 
-@pytest.mark.parametrize("policy", ["uniform", "proposed"])
+@pytest.mark.parametrize("policy", slow_after(1, ["uniform", "proposed"]))
 def test_a_run_killed_at_random_ends_with_the_same_bytes(config, tmp_path, policy):
     config.write_text(config.read_text().replace("max_rounds = 6", "max_rounds = 400"))
     shown = [sys.executable, "-c", KILLABLE, config, policy]

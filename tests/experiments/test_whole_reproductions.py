@@ -24,6 +24,7 @@ main(["reproduce", "setup2", "--configs", sys.argv[1], "--seeds", "2", "--jobs",
 """
 
 
+@pytest.mark.slow
 def test_reproduce_killed_ten_times_ends_with_the_same_tables(setup2, tmp_path):
     setup2.write_text(setup2.read_text().replace("max_rounds = 6", "max_rounds = 400"))
     shown = [sys.executable, "-c", REPRODUCE, setup2.parent]
@@ -49,6 +50,7 @@ def test_reproduce_killed_ten_times_ends_with_the_same_tables(setup2, tmp_path):
         assert path.read_bytes() == (tmp_path / "killed/runs" / path.relative_to(tmp_path / "whole/runs")).read_bytes()
 
 
+@pytest.mark.slow
 def test_small_reproductions_of_the_impact_of_k_and_e(setup2, tmp_path):
     for what in ("impact-of-k", "impact-of-e"):
         arguments = ["--configs", setup2.parent, "--seeds", 1, "--jobs", 2, "--records", tmp_path / "runs"]
@@ -65,6 +67,7 @@ def test_small_reproductions_of_the_impact_of_k_and_e(setup2, tmp_path):
     assert command("reproduce", "table9", "-o", tmp_path / "out") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["best", "authors-code"])
 def test_other_presets_are_reproduced_too(setup2, tmp_path, preset):
     setup2.write_text(

@@ -12,6 +12,7 @@ from fedtempo.learning.lenet import LeNetTrainer
 from fedtempo.learning.models import LeNet5
 from fedtempo.learning.torch_module import TorchTrainer
 from fedtempo.learning.trainer import LocalWork
+from support.marks import slow_after
 from support.trainers import work_of
 
 
@@ -25,7 +26,7 @@ def image_data():
     return FederatedData(inputs, labels, np.arange(0, 121, 30), inputs[:50], labels[:50], 10, (1, 28, 28), "made up")
 
 
-@pytest.mark.parametrize("kind", [LeNetTrainer, lambda data: TorchTrainer(data, LeNet5)])
+@pytest.mark.parametrize("kind", slow_after(1, [LeNetTrainer, lambda data: TorchTrainer(data, LeNet5)]))
 def test_lenet_learns_and_starts_from_a_seed(kind):
     data = image_data()
     trainer = kind(data)

@@ -11,6 +11,7 @@ from fedtempo import InputError
 from fedtempo.policies.policy import PolicySetting
 from fedtempo.policies.registry import make
 from fedtempo.simulator.api import simulate
+from support.marks import slow_after
 from support.simulations import run
 
 
@@ -98,7 +99,8 @@ simulate(data, compute_time=1.0, upload_time=1.0, policy=Looking(), model=model,
 
 
 @pytest.mark.parametrize(
-    "model", ["model = 'softmax'", "model = 'lenet5'", "from fedtempo.learning.models import LeNet5 as model"]
+    "model",
+    slow_after(1, ["model = 'softmax'", "model = 'lenet5'", "from fedtempo.learning.models import LeNet5 as model"]),
 )
 def test_one_thread_does_all_products(model):
     """In a new process, since libraries that are loaded too late would keep all their threads."""

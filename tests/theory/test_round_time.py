@@ -98,6 +98,7 @@ def test_drawn_cohorts_agree_with_the_enumeration(small_fleet, link, duplicates)
     assert abs(mean - exact_round_time(small_fleet, Q, 3, link, duplicates)) < 4 * error
 
 
+@pytest.mark.slow
 def test_bounds_are_stable_for_huge_cohorts():
     rng = np.random.default_rng(7)
     fleet = random_fleet(rng, 40, decades=8)

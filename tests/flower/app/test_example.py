@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedtempo.flower import TempoStrategy, tempo_client
 from fedtempo.flower.testbed.federation import APP
 from support.flower_grid import InProcessGrid
+from support.marks import slow_after
 from support.paths import ROOT
 
 torch = pytest.importorskip("torch", reason="the example trains with PyTorch; pip install '.[torch]'")
@@ -51,7 +52,7 @@ def loss_of(arrays, task):
     return np.mean([task.test(model, task.load_data(number))[0] for number in range(NODES)])
 
 
-@pytest.mark.parametrize("policy", ["tempo", "weighted", "oort", "ocs"])
+@pytest.mark.parametrize("policy", slow_after(1, ["tempo", "weighted", "oort", "ocs"]))
 def test_the_app_learns_under_any_policy(quickstart, policy):
     app, task = quickstart("quickstart.client_app").app, quickstart("quickstart.task")
     records = []

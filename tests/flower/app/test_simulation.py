@@ -33,6 +33,7 @@ class FlwrRun(FlowerProcess):
         return ["flwr", "run", *self.arguments]
 
 
+@pytest.mark.slow
 def test_the_same_cohorts_weights_and_model_as_in_the_simulator(tmp_path):
     config, records = tmp_path / "small.toml", tmp_path / "run"
     config.write_text(SMALL)

@@ -58,7 +58,7 @@ def broken(how):
     "how",
     [
         "raises",
-        "silent",
+        pytest.param("silent", marks=pytest.mark.slow),
         "not a number",
         "infinite",
         "wrong shape",
@@ -185,6 +185,7 @@ def test_clients_that_start_one_by_one_share_the_link(config):
     assert {mode for _, mode, _ in uplink.allotted} == {"shared"}
 
 
+@pytest.mark.slow
 def test_the_clock_goes_on_for_those_in_flight_while_the_server_evaluates(config):
     """Two clients at once, 0.4 s each; were the clock to stop, all but the first would seem to come at once."""
     grid = grid_of(config, "fedbuff")

@@ -96,6 +96,7 @@ def test_updates_of_nothing_do_not_make_the_others_absurd(config):
     assert np.abs(model).max() > 0
 
 
+@pytest.mark.slow
 def test_who_is_silent_when_asked_costs_the_chosen_nothing(config):
     """Optimal client sampling asks everyone first, and fetches then; both must end by the deadline."""
     grid = grid_of(config, "ocs")

@@ -108,8 +108,8 @@ class Sampler:
 
 def test_policies_have_the_same_name_in_every_process():
     assert _name("tempo") == "tempo"
-    assert _name(sampler) == "test_flower_odd_clients.sampler"
-    assert _name(Sampler()) == _name(Sampler) == "test_flower_odd_clients.Sampler"
+    assert _name(sampler) == f"{__name__}.sampler"
+    assert _name(Sampler()) == _name(Sampler) == f"{__name__}.Sampler"
 
 
 def test_step_size_and_steps_of_an_app_count_where_the_strategy_has_none(config, caplog):

@@ -1,7 +1,6 @@
 """A federation of real processes: SuperLink, SuperNodes with TLS and keys, uploads through the link."""
 
 import json
-import os
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -86,6 +85,7 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     assert not any("Start `flwr-clientapp` process" in node.log for node in bed.nodes), "ClientApps are forks"
 
 
+@pytest.mark.slow
 @IN_ONE_PROCESS
 def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path, monkeypatch):
     """It still counts as connected for a while, so it is asked; the round ends without it, and training goes on."""
@@ -105,7 +105,7 @@ def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path, monkeypatch):
     assert rounds[-1]["loss"] < rounds[0]["loss"]
 
 
-@pytest.mark.skipif("FEDTEMPO_SLOW" not in os.environ, reason="waits for heartbeats for 60 s; FEDTEMPO_SLOW=1 runs it")
+@pytest.mark.slow
 def test_another_device_takes_the_place_of_one_that_died(tmp_path):
     """With a key and an id of its own, and the partition of the old one; the run goes on meanwhile."""
     records, settings = tmp_path / "run", TestbedSettings(table=TABLE, model_bytes=100_000, deadline=SHORT_DEADLINE)

@@ -101,6 +101,7 @@ def write_app(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_federation_of_three_lets_in_no_stranger_runs_an_app_and_leaves_nothing_behind(tmp_path):
     keys = make_credentials(tmp_path / "keys", 3)
     stranger = make_node_key(tmp_path / "keys" / "stranger")

@@ -101,6 +101,7 @@ def test_the_unbiased_form_makes_up_for_absences():
     assert (np.abs(mean - SHARE) <= 5 * error + 0.03 * SHARE).all(), mean / SHARE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
 def test_the_unbiased_form_stays_so_while_q_changes_and_one_client_computes_for_long(options):
     """It is in flight most of the time, and how often follows from q: what is known of that must not be too old."""

@@ -137,6 +137,7 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     assert [step(1.0) for _ in range(200)][-1] == 1.0
 
 
+@pytest.mark.slow
 def test_training_is_better_by_shorter_steps_where_it_would_swing(monkeypatch):
     """Long steps, small batches and few clients; losses in the end, over eight federations."""
 

@@ -273,6 +273,7 @@ def final_loss(data, times, training, policy, seed, **more):
         return math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"overlap": False}], ids=["plain", "rounds"])
 def test_it_does_not_diverge_where_weighted_sampling_converges(options):
     """In random federations, 60 steps each, wherever weighted sampling with the same settings ends below the start."""
