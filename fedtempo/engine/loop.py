@@ -23,6 +23,7 @@ from fedtempo.policies.policy import (
     RoundReport,
 )
 from fedtempo.randomness import stream
+from fedtempo.state import read_state, write_state
 
 HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
 SMALL_LOSS = 0.01  # that of w₀ counts as so much at least
@@ -56,9 +57,9 @@ class Loop:
         """Start at w₀, at time 0."""
         self.clients, self.fleet, self.policy = clients, fleet, policy
         self.training, self.stop, self.seed = training, stop, seed
-        memory = training.server_memory or getattr(policy, "server_memory", False)
+        memory = training.server_memory or policy.server_memory
         self.aggregator = Aggregator(
-            fleet.data_share, momentum=training.server_momentum, memory=memory, bits=getattr(policy, "memory_bits", 32)
+            fleet.data_share, momentum=training.server_momentum, memory=memory, bits=policy.memory_bits
         )
         self.initial = initial
         self.model = self.initial.copy()
@@ -97,16 +98,19 @@ class Loop:
     @property
     def resumable(self) -> bool:
         """Whether the policy can be carried over too."""
-        return hasattr(self.policy, "state") and hasattr(self.policy, "restore")
+        return self.policy.state is not None
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return all that a resumed run needs: JSON values, and arrays."""
         values = {name: getattr(self, name) for name in STATE} | {
-            "policy": self.policy.state(),  # type: ignore[attr-defined]
             "initial_loss": self.initial_loss,
             "last": None if self.last is None else [self.last.loss, self.last.accuracy],
         }
-        parts = {"server_": self.aggregator.state(), "clients_": self.clients.state()}
+        parts = {
+            "server_": self.aggregator.state(),
+            "clients_": self.clients.state(),
+            "policy_": write_state(self.policy.state),
+        }
         models = {"model": self.model, "initial": self.initial}  # who resumes may not know the one it started from
         return values, models | {start + k: v for start, part in parts.items() for k, v in part.items()}
 
@@ -120,7 +124,8 @@ class Loop:
         self.initial_loss = values.get("initial_loss", self.initial_loss)
         for start, part in (("server_", self.aggregator), ("clients_", self.clients)):
             part.restore({k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)})
-        self.policy.restore(values["policy"])  # type: ignore[attr-defined]
+        learned = {k.removeprefix("policy_"): v for k, v in arrays.items() if k.startswith("policy_")}
+        self.policy.state = read_state(type(self.policy.state), learned)
         self._check_end()  # which may be another now
         if self.ended is not None:
             self.last = self.clients.evaluate(self.model) or self.last
