@@ -5,8 +5,9 @@ field that is there is written, and a state that lacks a field, or has one more,
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -79,3 +80,25 @@ def _plain(state: object, arrays: Arrays) -> str:
         raise TypeError(f"a state holds numbers, text and arrays, got {type(value).__name__}")
 
     return json.dumps(msgspec.to_builtins(state, enc_hook=plain, str_keys=True))
+
+
+class Stateful(Protocol):
+    """Whatever goes on from its ``state`` alone: assigned to a new one of the same settings, it goes on as the old."""
+
+    state: Any
+
+
+def write_states(parts: Mapping[str, Stateful]) -> Arrays:
+    """Return the states of several parts, by their names."""
+    return {f"{name}.{key}": array for name, part in parts.items() for key, array in write_state(part.state).items()}
+
+
+def read_states(parts: Mapping[str, Stateful], arrays: Arrays) -> None:
+    """Give several parts the states that ``write_states`` wrote of such parts; first read all, then change any."""
+    found = {}
+    for name, part in parts.items():
+        start = f"{name}."
+        own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
+        found[name] = read_state(type(part.state), own)
+    for name, state in found.items():
+        parts[name].state = state

@@ -30,7 +30,8 @@ def plan(
         ),
     ] = None,
     model_megabytes: Annotated[
-        float | None, typer.Option("--model-size", metavar="MB", help="Megabytes of one upload, for a column uplink_mbps.")
+        float | None,
+        typer.Option("--model-size", metavar="MB", help="Megabytes of one upload, for a column uplink_mbps."),
     ] = None,
     total_bandwidth: Annotated[float, typer.Option(help="Units of bandwidth that the clients share.")] = 1.0,
     floor: Annotated[float, typer.Option(help="Mix this share of the data shares into q: bounds the weights.")] = 0.0,

@@ -1,16 +1,12 @@
-"""The seam between the loop and those who train, simulated or real: what is asked of them, what comes back."""
+"""The seam between the loop and those who train, simulated or real: what is asked of them, what they report."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from fedtempo.checks import Integers, Vector
-from fedtempo.learning.trainer import Evaluation, LocalResult, Parameters
+from fedtempo.checks import Booleans, Integers, Vector
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, Parameters
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
-
-Arrays = dict[str, npt.NDArray[np.generic]]
+from fedtempo.state import Stateful
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -18,18 +14,19 @@ class Start:
     """From where a round starts."""
 
     model: Parameters
+    buffers: Buffers  # of the model, which nobody trains
     round_index: int  # r, since training (last) started from w₀
     rounds_done: int  # over all phases
     time: float  # seconds since the run started
-    step_size: float  # η of the schedule, times the plan's factor
+    step_size: float  # η of the schedule
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Conditions:
     """What is known of the clients before a round."""
 
-    available: npt.NDArray[np.bool_] | None = None  # who is there and idle; None: everyone
-    compute_time: Vector | None = None  # τ, where it is told
+    available: Booleans | None = None  # who is available and idle; None: everyone
+    compute_time: Vector | None = None  # τ, where it is known beforehand
     upload_time: Vector | None = None  # t
 
 
@@ -39,16 +36,34 @@ class Outcome(NamedTuple):
     plan: RoundPlan
     result: LocalResult
     step_size: Vector  # that it trained with
-    schedule: Vector  # η of the schedule when it started
+    schedule: Vector  # η of the schedule when it started, times the plan's factor
     local_steps: Integers  # that it was to run
     compute_time: Vector  # measured, of the usual local steps
     upload_time: Vector  # measured, brought to one unit of bandwidth
-    failed: npt.NDArray[np.bool_]
+    failed: Booleans
     seconds: float  # of the round, probes included
 
 
+class Round(Protocol):
+    """A round that has begun: it can be asked, and then trained, once."""
+
+    conditions: Conditions
+
+    def ask(self, probe: Probe) -> Vector:
+        """Answer a probe, NaN for who does not; what it takes counts towards the round."""
+
+    def train(self, plan: RoundPlan) -> Outcome:
+        """Let all members train, and wait for all of them or until the deadline."""
+
+    def train_some(self, plan: BufferedPlan) -> Outcome:
+        """Let some clients start, and wait for the first updates of all that are in flight."""
+
+    def start_again(self, start: Start) -> "Round":
+        """Return the same round from w₀, with nobody in flight; the time that probes took stays."""
+
+
 class Clients(Protocol):
-    """Those who train; the loop asks them for one thing after another."""
+    """Those who train."""
 
     repeatable: bool  # whether a round that is run again comes out the same
 
@@ -56,29 +71,15 @@ class Clients(Protocol):
     def in_flight(self) -> Integers:
         """Clients that asynchronous plans started and that are still to arrive."""
 
-    def look(self, start: Start) -> Conditions:
-        """Begin a round: tell who is there."""
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """All that a resumed run needs, by name."""
 
-    def ask(self, probe: Probe, start: Start) -> Vector:
-        """Answer a probe; what it takes counts towards the round."""
+    def begin(self, start: Start) -> Round:
+        """Begin a round: find out who is available."""
 
-    def train(self, plan: RoundPlan, start: Start) -> Outcome:
-        """Let all members train, and wait for all of them or until the deadline."""
-
-    def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
-        """Let some clients start, and wait for the first updates of all that are in flight."""
-
-    def start_again(self) -> Conditions:
-        """Forget who is in flight: training starts again from w₀, within the same round."""
-
-    def evaluate(self, model: Parameters) -> Evaluation | None:
-        """Return the loss over all training data and the accuracy on the test data, None if nobody can tell.
+    def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation | None:
+        """Return the loss over all training data and the accuracy on the test data, None if nobody knows them.
 
         This takes no time.
         """
-
-    def state(self) -> Arrays:
-        """Return all that a resumed run needs, as arrays."""
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take it up."""

@@ -1,33 +1,40 @@
 """When each member of a round has uploaded."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import Booleans, Integers, Vector
 from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort, cohort_round_time
 from fedtempo.theory.round_time import Duplicates
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Uploads:
+    """What the members of a round have to upload, one entry for each."""
+
+    ready_time: Vector  # seconds into the round, when each has computed
+    upload_time: Vector  # t, alone with one unit of bandwidth
+    counts: Integers | None = None  # how often each was drawn; None: once
+    bandwidth: Vector | None = None  # a share for each, by a policy's own choice
+    bandwidth_cap: Vector | None = None  # the most that each one's own link carries
 
 
 class RoundTiming(NamedTuple):
     """How a round went by."""
 
     round_time: float
-    late: npt.NDArray[np.bool_]  # who had not uploaded by the deadline
+    late: Booleans  # who had not uploaded by the deadline
     bandwidth: Vector | None  # the constant share of each member, where it has one
 
 
 def time_round(
-    ready_time: Vector,
-    upload_time: Vector,
+    uploads: Uploads,
     *,
     total_bandwidth: float,
     link: LinkMode,
     duplicates: Duplicates,
-    counts: Integers | None = None,
-    bandwidth: Vector | None = None,
-    bandwidth_cap: Vector | None = None,
     deadline: float | None = None,
 ) -> RoundTiming:
     """Return when the round of these members ends.
@@ -35,32 +42,39 @@ def time_round(
     A policy's own shares come before those of the link. With duplicates as in the paper, a member drawn m times uploads
     m times. A deadline ends the round for everybody; who is later than that does not count.
     """
-    if not len(ready_time):
+    size, counts = len(uploads.ready_time), uploads.counts
+    if not size:
         return RoundTiming(deadline or 0.0, np.zeros(0, dtype=bool), None)
-    draws = np.ones(len(ready_time)) if counts is None or duplicates == "physical" else counts.astype(np.float64)
-    # Draws of one client become ready together, so m uploads of t are one upload of m t, on every link.
-    work = upload_time * draws
-    if bandwidth is not None:
-        finish = ready_time + work / bandwidth
-    elif link == "paper":
-        end, bandwidth = allocate_to_one_cohort(ready_time, work, total_bandwidth, bandwidth_cap)
-        finish = np.full(len(ready_time), end)
-    elif link == "equal":
-        bandwidth = total_bandwidth * draws / draws.sum()
-        if bandwidth_cap is not None:
-            bandwidth = np.minimum(bandwidth, bandwidth_cap)
-        finish = ready_time + work / bandwidth
-    elif bandwidth_cap is None:
-        finish = first_come_first_served(ready_time, work / total_bandwidth)
-    else:
-        end = cohort_round_time(ready_time, work, total_bandwidth, link="shared", bandwidth_cap=bandwidth_cap)
-        finish = np.full(len(ready_time), end)
-        if deadline is not None and end > deadline:
-            finish = _in_turn(ready_time, work, total_bandwidth, bandwidth_cap)
+    draws = np.ones(size) if counts is None or duplicates == "physical" else counts.astype(np.float64)
+    finish, bandwidth = _finish(uploads, draws, total_bandwidth, link, deadline)
     end = float(finish.max())
     if deadline is None or end <= deadline:
-        return RoundTiming(end, np.zeros(len(finish), dtype=bool), bandwidth)
+        return RoundTiming(end, np.zeros(size, dtype=bool), bandwidth)
     return RoundTiming(deadline, finish > deadline, bandwidth)
+
+
+def _finish(
+    uploads: Uploads, draws: Vector, total_bandwidth: float, link: LinkMode, deadline: float | None
+) -> tuple[Vector, Vector | None]:
+    """Return when each upload ends, and the constant share that it has, where it has one."""
+    ready, cap = uploads.ready_time, uploads.bandwidth_cap
+    # Draws of one client become ready together, so m uploads of t are one upload of m t, on every link.
+    work = uploads.upload_time * draws
+    if uploads.bandwidth is not None:
+        return ready + work / uploads.bandwidth, uploads.bandwidth
+    if link == "paper":
+        end, bandwidth = allocate_to_one_cohort(ready, work, total_bandwidth, cap)
+        return np.full(len(ready), end), bandwidth
+    if link == "equal":
+        equal = total_bandwidth * draws / draws.sum()
+        bandwidth = equal if cap is None else np.minimum(equal, cap)
+        return ready + work / bandwidth, bandwidth
+    if cap is None:
+        return first_come_first_served(ready, work / total_bandwidth), None
+    end = cohort_round_time(ready, work, total_bandwidth, link="shared", bandwidth_cap=cap)
+    if deadline is not None and end > deadline:
+        return _in_turn(ready, work, total_bandwidth, cap), None
+    return np.full(len(ready), end), None
 
 
 def first_come_first_served(ready_time: Vector, service_time: Vector) -> Vector:

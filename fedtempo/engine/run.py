@@ -5,21 +5,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
+
+import msgspec
 
 from fedtempo.checks import InputError
 from fedtempo.engine.loop import DivergedError, Loop
-from fedtempo.engine.records import RunFiles
+from fedtempo.engine.records import RoundRecord, Summary
+from fedtempo.engine.run_files import RunFiles
+from fedtempo.state import Arrays
 
 CHECKPOINT_SECONDS = 10.0  # between two of a run that can be repeated
 QUICK = 0.5  # seconds to write one; those of large fleets that take longer come as many times less often
 
-Progress = Callable[[Any, dict[str, Any]], None]  # called with the loop and the record of each round
+Progress = Callable[[Loop, RoundRecord], None]  # called after each round
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers | int | None
 
 
-def run_into(
-    files: RunFiles, loop: Loop, progress: Progress, at_end: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
+def run_into(files: RunFiles, loop: Loop, progress: Progress, at_end: Callable[[], None] = lambda: None) -> Summary:
     """Run to the end, or go on where an earlier call was stopped; return the summary.
 
     ``at_end`` is called before the summary is written: should it fail, the run has not ended.
@@ -30,58 +33,61 @@ def run_into(
     try:
         if (summary := files.finished()) is not None:  # by another process, for which this one has waited
             return summary
-        state = files.open()
-        if state is not None:
-            _restore(loop, state, files)
-        elif loop.resumable:
-            files.save(*loop.state())
-        return _run(loop, files, progress, at_end)
+        saved = files.open()
+        if saved is not None:
+            _resume(loop, saved, files)
+        return _run(loop, files, progress, at_end, begun=saved is not None)
     finally:
         files.close()
 
 
-def _restore(loop: Loop, state: tuple[dict[str, Any], dict[str, Any]], files: RunFiles) -> None:
+def _resume(loop: Loop, saved: Arrays, files: RunFiles) -> None:
     try:
-        loop.restore(*state)
-    except (KeyError, TypeError) as error:
+        loop.resume(saved)
+    except InputError as error:
         raise InputError(
             name=files.checkpoint,
             rule="be a checkpoint of this version of fedtempo",
-            got=f"one without {error}",
+            got=f"another: {error}",
             remedy=f"go on with the version that wrote it, or delete {files.folder} to start again",
         ) from error
 
 
-def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], None]) -> dict[str, Any]:
+def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], None], *, begun: bool) -> Summary:
     least = CHECKPOINT_SECONDS if loop.clients.repeatable else 0.0  # what cannot be repeated must not be lost
-    saved, pause, record = time.monotonic(), least, {}
+    saved, pause = time.monotonic(), least
     try:
         with _stop_between_rounds() as stopped:
-            for record in loop.rounds():
+            rounds = loop.rounds()
+            if loop.resumable and not begun:
+                files.save(loop.save())
+            for record in rounds:
                 last = loop.ended is not None
-                if "end" in record:
-                    at_end()
                 files.write(record)
                 # Who goes on to a later end repeats the rounds after the checkpoint, where that can be done: the last
                 # one may have been evaluated for being the last.
                 due = not loop.clients.repeatable if last else stopped or time.monotonic() - saved > pause
-                if loop.resumable and due and "end" not in record:
-                    begun = time.monotonic()
-                    files.save(*loop.state())
+                if loop.resumable and due:
+                    began = time.monotonic()
+                    files.save(loop.save())
                     saved = time.monotonic()
-                    slow = (saved - begun) / QUICK
+                    slow = (saved - began) / QUICK
                     pause = CHECKPOINT_SECONDS * slow if slow > 1.0 else least
                 progress(loop, record)
                 if stopped and not last:
                     raise KeyboardInterrupt
+            at_end()
+            summary = loop.summary()
+            files.write(summary)
     except DivergedError as error:
         loop.ended = "diverged"
-        files.write(loop.summary() | {"error": str(error)})
+        files.write(msgspec.structs.replace(loop.summary(), error=str(error)))
         if not stopped:
             raise
+        raise KeyboardInterrupt from error
     if stopped:  # in the last round: this run has ended, but there may be others to come
         raise KeyboardInterrupt
-    return record
+    return summary
 
 
 @contextmanager
@@ -99,7 +105,7 @@ def _stop_between_rounds() -> Iterator[list[int]]:
 
 
 @contextmanager
-def ctrl_c(handler: Any) -> Iterator[None]:  # noqa: ANN401
+def ctrl_c(handler: Handler) -> Iterator[None]:
     """Answer Ctrl-C in this way for a while; outside the main thread, which alone hears it, change nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield

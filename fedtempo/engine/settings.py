@@ -1,12 +1,13 @@
-"""How a simulated run trains and when it ends."""
+"""How a run trains and when it ends, and what its policy is made from."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from fedtempo.checks import (
     InputError,
+    Vector,
     check_choice,
     check_count,
     check_fraction,
@@ -14,6 +15,8 @@ from fedtempo.checks import (
     check_positive,
     near_miss,
 )
+from fedtempo.fleet import Fleet
+from fedtempo.policies.policy import PolicySetting
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 from fedtempo.theory.round_time import DUPLICATES, Duplicates
 
@@ -100,3 +103,21 @@ class StopSettings:
             check_positive("target_loss", self.target_loss)
         if self.target_accuracy is not None:
             check_fraction("target_accuracy", self.target_accuracy)
+
+
+def policy_setting(
+    fleet: Fleet,
+    training: TrainingSettings,
+    options: Mapping[str, object],
+    known_gradient_bound: Callable[[], Vector] | None = None,
+) -> PolicySetting:
+    """Return what a policy is made from; ``known_gradient_bound``: what oracles know, where somebody does."""
+    return PolicySetting(
+        fleet=fleet,
+        cohort_size=training.cohort_size,
+        link=training.link,
+        duplicates=training.duplicates,
+        server_momentum=training.server_momentum,
+        options=options,
+        known_gradient_bound=known_gradient_bound,
+    )

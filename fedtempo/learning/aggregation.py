@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector, check_fraction
-from fedtempo.learning.memory import Bits, Memory
-from fedtempo.learning.trainer import Parameters, norms
+from fedtempo.learning.memory import Bits, Memory, MemoryState
+from fedtempo.learning.trainer import Buffers, Parameters, norms
 
 
 class Step(NamedTuple):
@@ -20,30 +19,40 @@ class Step(NamedTuple):
     residual_norm: Vector  # of Δ_j/η - y_j, for each member
 
 
-@dataclass(eq=False)
+@dataclass(slots=True)
+class AggregatorState:
+    """What the server keeps from step to step."""
+
+    velocity: Parameters | None = None  # v
+    remembered: MemoryState = field(default_factory=MemoryState)  # y_i
+    total_remembered: Parameters | None = None  # Σ p y over those who have reported
+    known_share: float = 0.0  # Σ p over them
+
+
 class Aggregator:
     """w ← w + η v with v ← m v + d and d = Σ_j weight_j Δ_j/η_j; weights as in Lemma 1 make d unbiased.
 
     η_j is the η of when j started. With a memory of each client's last direction y_i, only what is new enters,
     d = Σ p y + Σ_j weight_j (Δ_j/η_j - y_j), as unbiased as without and less noisy (FedVARP). For clients that never
-    told, the mean of the others stands in. The memory holds one model for each client that was drawn, with ``bits`` 8
-    a quarter of one. What is remembered are directions, not updates, so that old ones keep in step where the step size
-    η shrinks.
+    reported, the mean of the others stands in. The memory holds one model for each client that was drawn, with ``bits``
+    8 a quarter of one. What is remembered are directions, not updates, so that old ones keep in step where the step
+    size η shrinks.
     """
 
-    data_share: Vector
-    momentum: float = 0.0  # m
-    memory: bool = False
-    bits: Bits = 32  # of a number in the memory
-    velocity: Parameters | None = None
-    remembered: Memory = field(init=False)  # y_i
-    total_remembered: Parameters | None = None  # Σ p y over those who have told
-    known_share: float = 0.0  # Σ p over them
+    def __init__(self, data_share: Vector, *, momentum: float = 0.0, memory: bool = False, bits: Bits = 32) -> None:
+        """Take m, and whether to remember, in so many bits a number; begin with an empty memory."""
+        self.data_share, self.momentum, self.memory = data_share, check_fraction("momentum", momentum), memory
+        self.remembered = Memory(bits)
+        self.state = AggregatorState()
 
-    def __post_init__(self) -> None:
-        """Check the momentum; begin with an empty memory."""
-        check_fraction("momentum", self.momentum)
-        self.remembered = Memory(self.bits)
+    @property
+    def state(self) -> AggregatorState:
+        """All that a later step depends on."""
+        return self._state
+
+    @state.setter
+    def state(self, state: AggregatorState) -> None:
+        self._state, self.remembered.state = state, state.remembered
 
     def apply(
         self,
@@ -73,59 +82,54 @@ class Aggregator:
             direction = remembered if follow_memory else direction
         step = direction
         if self.momentum:
-            self.velocity = step if self.velocity is None else np.float32(self.momentum) * self.velocity + step
-            step = self.velocity
+            before = self.state.velocity
+            step = step if before is None else np.float32(self.momentum) * before + step
+            self.state.velocity = step
         return Step(model + np.float32(step_size) * step, norm, _norm(direction), norms(residuals))
 
     def forget(self, clients: Integers) -> None:
         """Remember nothing of some clients any longer, such as have gone: the mean of the others stands in."""
+        state = self.state
         for client in clients.tolist():
-            old, share = self.remembered.get(client), np.float32(self.data_share[client])
-            if old is not None and self.total_remembered is not None:
-                self.total_remembered = self.total_remembered - share * old
-                self.known_share = max(self.known_share - float(share), 0.0)
+            old, share = self.remembered.direction(client), np.float32(self.data_share[client])
+            if old is not None and state.total_remembered is not None:
+                state.total_remembered = state.total_remembered - share * old
+                state.known_share = max(state.known_share - float(share), 0.0)
                 self.remembered.drop(client)
-        if not self.remembered.kept:  # what rounding leaves of sums over nobody is no mean
-            self.total_remembered, self.known_share = None, 0.0
+        if not len(self.remembered):  # what rounding leaves of sums over nobody is no mean
+            state.total_remembered, state.known_share = None, 0.0
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""
-        self.velocity, self.total_remembered, self.known_share = None, None, 0.0
-        self.remembered.clear()
-
-    def state(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return all that a resumed run needs, as arrays."""
-        arrays: dict[str, npt.NDArray[np.generic]] = {}
-        if self.velocity is not None:
-            arrays["velocity"] = self.velocity
-        if self.total_remembered is not None:
-            arrays["total_remembered"], arrays["known_share"] = self.total_remembered, np.array(self.known_share)
-            arrays |= {f"remembered_{name}": array for name, array in self.remembered.state().items()}
-        return arrays
-
-    def restore(self, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
-        """Take up the state that ``state`` returned."""
-        self.reset()
-        self.velocity = arrays.get("velocity")  # type: ignore[assignment]
-        self.total_remembered = arrays.get("total_remembered")  # type: ignore[assignment]
-        self.known_share = float(arrays.get("known_share", np.zeros(())))
-        start = "remembered_"
-        self.remembered.restore({k.removeprefix(start): array for k, array in arrays.items() if k.startswith(start)})
+        self.state = AggregatorState()
 
     def _with_memory(self, members: Integers, directions: Parameters, weights: Vector) -> tuple[Parameters, Parameters]:
         """Return d and the residuals Δ_j/η - y_j, and remember the new directions."""
-        known = self.known_share
-        total = np.zeros(directions.shape[1], np.float32) if self.total_remembered is None else self.total_remembered
+        state = self.state
+        known, total = state.known_share, state.total_remembered
+        if total is None:
+            total = np.zeros(directions.shape[1], np.float32)
         usual = total / np.float32(known) if known else total
         residuals = directions.copy()
         for j, client in enumerate(members.tolist()):
-            old, share = self.remembered.get(client), np.float32(self.data_share[client])
+            old, share = self.remembered.direction(client), np.float32(self.data_share[client])
             residuals[j] -= usual if old is None else old
             new = self.remembered.keep(client, directions[j])
             total = total + share * (new if old is None else new - old)
-            self.known_share += 0.0 if old is not None else float(share)
-        self.total_remembered = total
+            state.known_share += 0.0 if old is not None else float(share)
+        state.total_remembered = total
         return usual + weights.astype(np.float32) @ residuals, residuals
+
+
+def blended(buffers: Buffers, weights: Vector, reported: Buffers) -> Buffers:
+    """Return buffers moved towards those that clients report, as rows, by their weights and never beyond.
+
+    Buffers are no parameters: weights of updates may add up to more than 1, and sums of variances by such weights could
+    become negative.
+    """
+    positive = np.maximum(weights, 0.0)
+    shares = positive / max(positive.sum(), 1.0)
+    return buffers + sum(share * (one - buffers) for share, one in zip(shares.tolist(), reported, strict=True))
 
 
 def _norm(vector: Parameters) -> float:

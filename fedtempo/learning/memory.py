@@ -1,13 +1,14 @@
 """What a server remembers of its clients: the last direction of each, whole or in eight bits a number."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fedtempo.checks import InputError
 from fedtempo.learning.trainer import Parameters
+from fedtempo.state import Rows
 
 Bits = Literal[8, 32]
 BITS: tuple[Bits, ...] = (8, 32)
@@ -15,69 +16,64 @@ BLOCK = 256  # numbers that share one scale
 LARGEST = 127
 
 
+@dataclass(slots=True)
+class MemoryState:
+    """One direction for each client that has reported; of eight bits, numbers and a scale for each block of them."""
+
+    size: int = 0  # of a direction
+    numbers: Rows = field(default_factory=Rows)
+    scale: Rows = field(default_factory=Rows)
+
+
 class Memory:
-    """One direction for each client that has told; of eight bits, blocks are rounded to 1/127 of their largest."""
+    """Directions by client; of eight bits, blocks are rounded to 1/127 of their largest number."""
 
     def __init__(self, bits: Bits = 32) -> None:
         """Start with nothing."""
         if bits not in BITS:
             raise InputError(name="memory_bits", rule=f"be one of {', '.join(map(str, BITS))}", got=repr(bits))
-        self.bits = bits
-        self.kept: dict[int, tuple[npt.NDArray[np.generic], Parameters]] = {}  # numbers and, of eight bits, scales
-        self.size = 0
+        self.bits, self.state = bits, MemoryState()
 
     def __iter__(self) -> Iterator[int]:
-        """Go through those who have told."""
-        return iter(self.kept)
+        """Go through those who have reported."""
+        return iter(self.state.numbers.by_client)
+
+    def __len__(self) -> int:
+        """Return how many have."""
+        return len(self.state.numbers.by_client)
 
     @property
     def nbytes(self) -> int:
         """How large it is."""
-        return sum(part.nbytes for parts in self.kept.values() for part in parts)
+        parts = (self.state.numbers, self.state.scale)
+        return sum(row.nbytes for part in parts for row in part.by_client.values())
 
-    def get(self, client: int) -> Parameters | None:
+    def direction(self, client: int) -> Parameters | None:
         """Return what is remembered of one."""
-        if client not in self.kept:
-            return None
-        numbers, scale = self.kept[client]
-        if self.bits == 32:
-            return numbers  # type: ignore[return-value]
-        return (numbers * scale[:, np.newaxis]).ravel()[: self.size]  # type: ignore[operator]
+        numbers = self.state.numbers.by_client.get(client)
+        if numbers is None or self.bits == 32:
+            return numbers
+        flat: Parameters = (numbers * self.state.scale.by_client[client][:, np.newaxis]).ravel()[: self.state.size]
+        return flat
 
     def keep(self, client: int, direction: Parameters) -> Parameters:
         """Remember a direction; return it as it is remembered."""
-        self.size = direction.size
+        state = self.state
+        state.size = direction.size
         if self.bits == 32:
-            self.kept[client] = direction.copy(), np.empty(0, np.float32)
-        else:
-            blocks = np.zeros((-(-self.size // BLOCK), BLOCK), np.float32)
-            blocks.ravel()[: self.size] = direction
-            scale = np.abs(blocks).max(axis=1) / np.float32(LARGEST)
-            scale[scale == 0] = 1
-            with np.errstate(invalid="ignore"):  # what is no number has a scale that is none
-                self.kept[client] = np.rint(blocks / scale[:, np.newaxis]).astype(np.int8), scale
-        return self.get(client)  # type: ignore[return-value]
+            state.numbers.by_client[client] = kept = direction.copy()
+            return kept
+        blocks = np.zeros((-(-state.size // BLOCK), BLOCK), np.float32)
+        blocks.ravel()[: state.size] = direction
+        scale = np.abs(blocks).max(axis=1) / np.float32(LARGEST)
+        scale[scale == 0] = 1
+        with np.errstate(invalid="ignore"):  # what is no number has a scale that is none
+            rounded = np.rint(blocks / scale[:, np.newaxis]).astype(np.int8)
+        state.numbers.by_client[client], state.scale.by_client[client] = rounded, scale
+        flat: Parameters = (rounded * scale[:, np.newaxis]).ravel()[: state.size]
+        return flat
 
     def drop(self, client: int) -> None:
         """Forget one."""
-        del self.kept[client]
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.kept.clear()
-
-    def state(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return all of it as arrays."""
-        if not self.kept:
-            return {}
-        numbers, scale = (np.array(part) for part in zip(*self.kept.values(), strict=True))
-        clients = np.array(list(self.kept), dtype=np.int64)
-        return {"clients": clients, "numbers": numbers, "scale": scale, "size": np.array(self.size)}
-
-    def restore(self, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
-        """Take it up."""
-        self.clear()
-        if arrays:
-            self.size = int(arrays["size"])
-            parts = zip(arrays["numbers"], arrays["scale"], strict=True)
-            self.kept = dict(zip(arrays["clients"].tolist(), parts, strict=True))
+        del self.state.numbers.by_client[client]
+        self.state.scale.by_client.pop(client, None)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 from fedtempo.checks import Integers, Vector
 
 Parameters: TypeAlias = npt.NDArray[np.float32]  # a model as one flat vector, or several as rows
+Buffers: TypeAlias = Vector  # what a model keeps beside its parameters and does not train, flat too; mostly none
+NO_BUFFERS: Buffers = np.empty(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -34,6 +36,7 @@ class LocalResult:
     largest_gradient_norm: Vector  # of the stochastic gradients along the path: the paper's G_i
     mean_gradient_norm: Vector
     mean_loss: Vector  # of the batches, along the path
+    buffers: Buffers | None = None  # of each client after its steps, as rows; None: the model has none
 
     @classmethod
     def of_nobody(cls, num_parameters: int) -> "LocalResult":
@@ -43,6 +46,16 @@ class LocalResult:
             update=np.empty((0, num_parameters), dtype=np.float32), largest_gradient_norm=nothing,
             mean_gradient_norm=nothing, mean_loss=nothing,
         )  # fmt: skip
+
+    def part(self, places: npt.NDArray[np.generic]) -> "LocalResult":
+        """Return the results of some of the clients."""
+        return LocalResult(
+            update=self.update[places],
+            largest_gradient_norm=self.largest_gradient_norm[places],
+            mean_gradient_norm=self.mean_gradient_norm[places],
+            mean_loss=self.mean_loss[places],
+            buffers=None if self.buffers is None else self.buffers[places],
+        )
 
     @property
     def update_norm(self) -> Vector:

@@ -1,4 +1,4 @@
-"""The times that a simulated run sees in each round: static, or following traces; markov has fading and absences.
+"""The times that a simulated run sees in each round: static, or following traces. Others: fading.py, absences.py.
 
 A channel is a function of the round and the time: what it answers never depends on what it was asked before. So a run
 resumed from a checkpoint sees the times of one never stopped, and all policies under one seed see the same world.
@@ -6,16 +6,14 @@ resumed from a checkpoint sees the times of one never stopped, and all policies 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, as_numbers, check_positive, first_violation
+from fedtempo.checks import Booleans, InputError, Vector, as_numbers, check_positive, first_violation
 from fedtempo.randomness import stream
 from fedtempo.simulator.traces import RateTrace, upload_seconds
-
-Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,8 +22,8 @@ class ChannelState:
 
     compute_time: Vector  # τ_i
     upload_time: Vector  # t_i, alone with one unit of bandwidth, as in Fleet
-    available: Booleans | None = None  # who is there, at least one; None: all are
-    told: bool = True  # whether policies hear these times before the round, or only what is measured in it
+    available: Booleans | None = None  # who is available, at least one; None: all are
+    known: bool = True  # whether policies know these times before the round, or only what is measured in it
 
     def __post_init__(self) -> None:
         """Check what the loop relies on; it holds for channels that users write as well."""
@@ -57,8 +55,8 @@ class ChannelState:
 
     def __repr__(self) -> str:
         """Name the size, not the arrays."""
-        there = len(self) if self.available is None else np.count_nonzero(self.available)
-        return f"ChannelState({len(self)} clients, {there} available)"
+        available = len(self) if self.available is None else np.count_nonzero(self.available)
+        return f"ChannelState({len(self)} clients, {available} available)"
 
 
 class Channel(Protocol):
@@ -80,16 +78,19 @@ class StaticChannel:
         return self._state
 
 
-class Untold:
-    """A channel that keeps its times to itself: policies have nominal ones, and what they measure."""
+class UnknownTimes:
+    """A channel whose times nobody knows beforehand: policies have nominal ones, and what they measure."""
 
     def __init__(self, channel: Channel) -> None:
         """Take the channel."""
         self._channel = channel
 
     def at(self, round_index: int, time: float) -> ChannelState:
-        """Return the channel's state, not to be told."""
-        return replace(self._channel.at(round_index, time), told=False)
+        """Return the channel's state, with times that policies do not know."""
+        return replace(self._channel.at(round_index, time), known=False)
+
+
+Untold = UnknownTimes  # its name until 0.1
 
 
 class TraceChannel:

@@ -4,10 +4,9 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtempo.checks import Integers, Vector
-from fedtempo.learning.trainer import LocalResult, Parameters
+from fedtempo.checks import Booleans, Integers, Vector
+from fedtempo.learning.trainer import Buffers, LocalResult, Parameters
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -23,19 +22,22 @@ class Flight:
     step_size: Vector  # η that it trains with
     local_steps: Integers
     compute_time: Vector  # τ_i at its start
-    ready: Vector  # when it can upload, on the clock of the run; ∞: never, it was not there
+    ready: Vector  # when it can upload, on the clock of the run; ∞: never, it was not available
     update: Parameters
+    buffers: Buffers  # as rows, which are empty where the model has none
     largest_gradient_norm: Vector
     mean_gradient_norm: Vector
     mean_loss: Vector
 
     @classmethod
-    def of_nobody(cls, num_parameters: int) -> "Flight":
+    def of_nobody(cls, num_parameters: int, num_buffers: int = 0) -> "Flight":
         """Return a flight without clients."""
-        numbers = {name: np.empty(0) for name in NAMES}
-        update = np.empty((0, num_parameters), dtype=np.float32)
-        integers = dict.fromkeys(("client", "version", "local_steps"), np.empty(0, dtype=np.int64))
-        return cls(**{**numbers, **integers, "update": update})  # type: ignore[arg-type]
+        whole, real = np.empty(0, dtype=np.int64), np.empty(0)
+        return cls(
+            client=whole, weight=real, version=whole, step_size=real, local_steps=whole, compute_time=real, ready=real,
+            update=np.empty((0, num_parameters), dtype=np.float32), buffers=np.empty((0, num_buffers)),
+            largest_gradient_norm=real, mean_gradient_norm=real, mean_loss=real,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """Return how many are in flight."""
@@ -45,7 +47,7 @@ class Flight:
         """Return these clients and then the others."""
         return Flight(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in NAMES})
 
-    def part(self, chosen: npt.NDArray[np.bool_]) -> "Flight":
+    def part(self, chosen: Booleans) -> "Flight":
         """Return some of the clients."""
         return Flight(**{name: getattr(self, name)[chosen] for name in NAMES})
 
@@ -61,7 +63,7 @@ class Flight:
         return arrival
 
     def wait(self, wait_for: int, now: float, seconds: Vector) -> "Landing":
-        """Wait for so many updates, or for all if there are fewer; those who were not there fail at once."""
+        """Wait for so many updates, or for all if there are fewer; those who were not available fail at once."""
         arrival = self.arrivals(now, seconds)
         failed = np.isinf(arrival)
         end = float(np.sort(arrival[~failed])[:wait_for].max(initial=now))
@@ -76,11 +78,8 @@ class Flight:
             largest_gradient_norm=self.largest_gradient_norm,
             mean_gradient_norm=self.mean_gradient_norm,
             mean_loss=self.mean_loss,
+            buffers=self.buffers if self.buffers.shape[1] else None,
         )
-
-    def state(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return all that a resumed run needs, as arrays; nothing where nobody is in flight."""
-        return {name: getattr(self, name) for name in NAMES} if len(self) else {}
 
 
 NAMES = tuple(field.name for field in fields(Flight))
@@ -90,6 +89,6 @@ class Landing(NamedTuple):
     """What came of waiting."""
 
     landed: Flight  # who is no longer in flight
-    failed: npt.NDArray[np.bool_]  # of those, who brings no update
+    failed: Booleans  # of those, who brings no update
     remaining: Flight
     time: float  # of the last arrival, on the clock of the run

@@ -1,87 +1,42 @@
 """Simulated clients: workers train, and a channel and a link say how long it would have taken."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import Integers, Vector
-from fedtempo.engine.clients import Arrays, Conditions, Outcome, Start
-from fedtempo.engine.clock import time_round
+from fedtempo.checks import Booleans, Integers, Vector
+from fedtempo.engine.clients import Conditions, Outcome, Start
+from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.learning.batches import Batches
-from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters, Trainer
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, Parameters
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.simulator.channel import Channel, ChannelState
 from fedtempo.simulator.flight import Flight
+from fedtempo.simulator.workers import Work, Workers
+from fedtempo.state import Stateful
 
-OF_WORKERS = "workers_"  # before the names of what they know, in the state
+Number = TypeVar("Number", bound=np.generic)
+NOBODY: Integers = np.empty(0, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class SimulatedState:
+    """Whom asynchronous plans started and who is still to arrive; None: nobody ever."""
+
+    flight: Flight | None = None
 
 
 @dataclass(eq=False, slots=True)
-class Asked:
+class Probed:
     """What a policy's probes did before the round."""
 
     seconds: float = 0.0
-    have_the_model: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # it was sent with the probe
-    computed: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    have_the_model: Integers = field(default_factory=lambda: NOBODY)  # it was sent with the probe
+    computed: Integers = field(default_factory=lambda: NOBODY)
     result: LocalResult | None = None  # of those who computed
-
-
-class Workers(Protocol):
-    """Whatever does the computing of simulated clients: this process, or nodes of another engine."""
-
-    num_parameters: int
-
-    def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
-        """Run the local steps of some clients."""
-
-    def losses(self, clients: Integers, start: Start) -> Vector:
-        """Return F_i of the model for some clients."""
-
-    def evaluate(self, model: Parameters) -> Evaluation | None:
-        """Return the loss over all training data and the accuracy on the test data."""
-
-    def state(self) -> Arrays:
-        """Return what a resumed run needs of them."""
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take it up."""
-
-
-class LocalWorkers:
-    """A trainer in this process."""
-
-    def __init__(self, trainer: Trainer, batches: Batches, *, weight_decay: float = 0.0) -> None:
-        """Take the model, its data and how batches are drawn from them."""
-        self.trainer, self.batches, self.weight_decay = trainer, batches, weight_decay
-        self.num_parameters = trainer.num_parameters
-
-    def train(self, clients: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
-        """Run the local steps of all clients in one call."""
-        rows = self.batches.draw(clients, start.round_index, int(steps.max(initial=1)))
-        work = LocalWork(
-            start=np.zeros(len(clients), dtype=np.int64), rows=rows, local_steps=steps, step_size=sizes,
-            weight_decay=self.weight_decay,
-        )  # fmt: skip
-        return self.trainer.train(start.model[None], work)
-
-    def losses(self, clients: Integers, start: Start) -> Vector:
-        """Return F_i of the model for some clients."""
-        return self.trainer.client_losses(start.model, clients)
-
-    def evaluate(self, model: Parameters) -> Evaluation:
-        """Return how good a model is."""
-        return self.trainer.evaluate(model)
-
-    def state(self) -> Arrays:
-        """Return nothing: batches go by the number of the round."""
-        return {}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take nothing up."""
 
 
 class SimulatedClients:
@@ -95,66 +50,80 @@ class SimulatedClients:
         """Start with nobody in flight; ``samples`` is how many each client has."""
         self.workers, self.samples, self.fleet = workers, samples, fleet
         self.channel, self.training = channel, training
-        self.flight = Flight.of_nobody(workers.num_parameters)  # whom asynchronous plans started, still to arrive
-        self.now: ChannelState  # of the round
-        self.asked = Asked()
+        self.state = SimulatedState()
+
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """Who is in flight, and what the workers know."""
+        return {"clients": self, "workers": self.workers}
 
     @property
     def in_flight(self) -> Integers:
         """Who has started and is still to arrive."""
-        return self.flight.client
+        return NOBODY if self.state.flight is None else self.state.flight.client
 
-    def look(self, start: Start) -> Conditions:
-        """Return what the channel tells."""
-        self.now, self.asked = self.channel.at(start.rounds_done, start.time), Asked()
-        return self._conditions()
+    def begin(self, start: Start) -> "SimulatedRound":
+        """Begin a round under the times of the channel."""
+        return SimulatedRound(self, start, self.channel.at(start.rounds_done, start.time))
 
-    def ask(self, probe: Probe, start: Start) -> Vector:
+    def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation | None:
+        """Return how good a model is."""
+        return self.workers.evaluate(model, buffers)
+
+
+class SimulatedRound:
+    """A round of simulated clients."""
+
+    def __init__(
+        self, clients: SimulatedClients, start: Start, now: ChannelState, probed: Probed | None = None
+    ) -> None:
+        """Take the clients, from where they start, and what the channel says of them now."""
+        self.clients, self.start, self.now, self.probed = clients, start, now, probed or Probed()
+        self.fleet, self.training, self.workers = clients.fleet, clients.training, clients.workers
+        self.conditions = Conditions(
+            available=self._idle(),
+            compute_time=now.compute_time if now.known else None,
+            upload_time=now.upload_time if now.known else None,
+        )
+
+    def ask(self, probe: Probe) -> Vector:
         """Return the answers, and note what they took."""
-        clients, asked = probe.clients, self.asked
+        clients, probed = probe.clients, self.probed
         if probe.ask == "loss":
             # One pass over the local data counts as so many batches, at the speed of training.
-            answers = self.workers.losses(clients, start)
-            work: npt.NDArray[Any] = self.samples[clients] / self.training.batch_size
+            answers = self.workers.losses(clients, self.start)
+            work: Vector = self.clients.samples[clients] / self.training.batch_size
         else:
-            work = np.full(len(clients), self.training.local_steps)
-            asked.computed, asked.result = clients, self._train(clients, work, _each(clients, start.step_size), start)
-            answers = np.nan_to_num(asked.result.update_norm, nan=np.inf)  # who diverged has answered
-        asked.seconds += float(self._ready_time(clients, work).max())
-        asked.have_the_model = np.union1d(asked.have_the_model, clients)
+            steps = _each(clients, self.training.local_steps).astype(np.int64)
+            probed.computed, work = clients, steps.astype(np.float64)
+            probed.result = self._train(clients, steps, _each(clients, self.start.step_size))
+            answers = np.nan_to_num(probed.result.update_norm, nan=np.inf)  # who diverged has answered
+        probed.seconds += float(self._ready_time(clients, work).max())
+        probed.have_the_model = np.union1d(probed.have_the_model, clients)
         return answers
 
-    def train(self, plan: RoundPlan, start: Start) -> Outcome:
+    def train(self, plan: RoundPlan) -> Outcome:
         """Let all members train, and wait for all of them."""
-        members = plan.members
+        members, schedule = plan.members, self.start.step_size * plan.step_factor
         steps = _each(members, self.training.local_steps, plan.local_steps).astype(np.int64)
-        sizes = _each(members, start.step_size, plan.step_size)
-        if self.asked.result is None:
-            result = self._train(members, steps, sizes, start)
+        sizes = _each(members, schedule, plan.step_size)
+        if self.probed.result is None:
+            result = self._train(members, steps, sizes)
         else:
-            result = _select(self.asked.computed, self.asked.result, members)
+            order = np.argsort(self.probed.computed)
+            result = self.probed.result.part(order[np.searchsorted(self.probed.computed, members, sorter=order)])
         round_time, failed = self._time(plan, steps)
         times = self.now.compute_time[members], self.now.upload_time[members]
-        schedule = _each(members, start.step_size)
-        return Outcome(plan, result, sizes, schedule, steps, *times, failed, self.asked.seconds + round_time)
+        seconds = self.probed.seconds + round_time
+        return Outcome(plan, result, sizes, _each(members, schedule), steps, *times, failed, seconds)
 
-    def train_some(self, plan: BufferedPlan, start: Start) -> Outcome:
+    def train_some(self, plan: BufferedPlan) -> Outcome:
         """Let some clients start, and wait for the first updates of all that are in flight."""
-        clients, now = plan.start, self.now
-        steps = _each(clients, self.training.local_steps, plan.local_steps).astype(np.int64)
-        sizes = _each(clients, start.step_size)
-        ready = start.time + self._ready_time(clients, steps)
-        result = self._train(clients, steps, sizes, start)
-        started = Flight(
-            client=clients, weight=plan.weights, version=np.full(len(clients), start.round_index), step_size=sizes,
-            local_steps=steps, compute_time=now.compute_time[clients],
-            ready=ready if now.available is None else np.where(now.available[clients], ready, np.inf),
-            update=result.update, largest_gradient_norm=result.largest_gradient_norm,
-            mean_gradient_norm=result.mean_gradient_norm, mean_loss=result.mean_loss,
-        )  # fmt: skip
-        flight = self.flight.joined_by(started)
+        start, now = self.start, self.now
+        started, before = self._started(plan), self.clients.state.flight
+        flight = started if before is None else before.joined_by(started)
         seconds = now.upload_time[flight.client] / self.fleet.total_bandwidth  # of uploads in this round
-        landed, failed, self.flight, end = flight.wait(plan.wait_for, start.time, seconds)
+        landed, failed, self.clients.state.flight, end = flight.wait(plan.wait_for, start.time, seconds)
         staleness = start.round_index - landed.version
         arrived = RoundPlan(
             members=landed.client,
@@ -165,92 +134,81 @@ class SimulatedClients:
         sizes, steps = landed.step_size, landed.local_steps
         return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, end - start.time)
 
-    def start_again(self) -> Conditions:
-        """Forget who is in flight and what probes left; the time that they took stays."""
-        self.flight = Flight.of_nobody(self.workers.num_parameters)
-        self.asked = Asked(seconds=self.asked.seconds)
-        return self._conditions()
+    def start_again(self, start: Start) -> "SimulatedRound":
+        """Return the round from w₀, with nobody in flight; the time that probes took stays."""
+        self.clients.state.flight = None
+        return SimulatedRound(self.clients, start, self.now, Probed(seconds=self.probed.seconds))
 
-    def evaluate(self, model: Parameters) -> Evaluation | None:
-        """Return how good a model is."""
-        return self.workers.evaluate(model)
-
-    def state(self) -> Arrays:
-        """Return who is in flight, and what the workers know."""
-        return self.flight.state() | {OF_WORKERS + name: values for name, values in self.workers.state().items()}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take it up."""
-        flight = {name: values for name, values in arrays.items() if not name.startswith(OF_WORKERS)}
-        self.flight = Flight(**flight) if flight else Flight.of_nobody(self.workers.num_parameters)  # type: ignore[arg-type]
-        known = {name.removeprefix(OF_WORKERS): values for name, values in arrays.items() if name not in flight}
-        self.workers.restore(known)
-
-    def _conditions(self) -> Conditions:
-        return Conditions(
-            available=self._idle(),
-            compute_time=self.now.compute_time if self.now.told else None,
-            upload_time=self.now.upload_time if self.now.told else None,
+    def _started(self, plan: BufferedPlan) -> Flight:
+        """Return those who start now: what they do depends on nothing later."""
+        clients, start, now = plan.start, self.start, self.now
+        steps = _each(clients, self.training.local_steps, plan.local_steps).astype(np.int64)
+        sizes = _each(clients, start.step_size * plan.step_factor)
+        ready = start.time + self._ready_time(clients, steps.astype(np.float64))
+        result = self._train(clients, steps, sizes)
+        return Flight(
+            client=clients,
+            weight=plan.weights,
+            version=np.full(len(clients), start.round_index),
+            step_size=sizes,
+            local_steps=steps,
+            compute_time=now.compute_time[clients],
+            ready=ready if now.available is None else np.where(now.available[clients], ready, np.inf),
+            update=result.update,
+            buffers=np.empty((len(clients), start.buffers.size)) if result.buffers is None else result.buffers,
+            largest_gradient_norm=result.largest_gradient_norm,
+            mean_gradient_norm=result.mean_gradient_norm,
+            mean_loss=result.mean_loss,
         )
 
-    def _idle(self) -> npt.NDArray[np.bool_] | None:
-        """Return who is there and not in flight."""
-        available = self.now.available
-        if not len(self.flight):
+    def _idle(self) -> Booleans | None:
+        """Return who is available and not in flight."""
+        available, in_flight = self.now.available, self.clients.in_flight
+        if not len(in_flight):
             return available
-        idle = np.ones(len(self.fleet), dtype=bool) if available is None else available.copy()
-        idle[self.flight.client] = False
+        idle = np.ones(len(self.clients.fleet), dtype=bool) if available is None else available.copy()
+        idle[in_flight] = False
         return idle
 
-    def _train(self, members: Integers, steps: Integers, sizes: Vector, start: Start) -> LocalResult:
-        if not len(members):
-            return LocalResult.of_nobody(start.model.size)
-        return self.workers.train(members, steps, sizes, start)
+    def _train(self, clients: Integers, steps: Integers, sizes: Vector) -> LocalResult:
+        if not len(clients):
+            return LocalResult.of_nobody(self.start.model.size)
+        return self.workers.train(Work(clients=clients, local_steps=steps, step_size=sizes), self.start)
 
-    def _ready_time(self, clients: Integers, steps: npt.NDArray[Any]) -> Vector:
+    def _ready_time(self, clients: Integers, steps: Vector) -> Vector:
         """Return when clients are done: those who need it download, then all compute in proportion to their steps."""
         ready: Vector = self.now.compute_time[clients] * (steps / self.training.local_steps)
         if self.fleet.download_time is None:
             return ready
-        return ready + np.where(np.isin(clients, self.asked.have_the_model), 0.0, self.fleet.download_time[clients])
+        return ready + np.where(np.isin(clients, self.probed.have_the_model), 0.0, self.fleet.download_time[clients])
 
-    def _time(self, plan: RoundPlan, steps: Integers) -> tuple[float, npt.NDArray[np.bool_]]:
+    def _time(self, plan: RoundPlan, steps: Integers) -> tuple[float, Booleans]:
         """Return the seconds of the round and who failed: the absent, who take no time, and the late."""
-        now = self.now
-        there = np.ones(len(plan.members), dtype=bool) if now.available is None else now.available[plan.members]
-        members = plan.members[there]
-
-        def of(values: npt.NDArray[Any] | None) -> Any:  # noqa: ANN401
-            return None if values is None else values[members]
-
-        still_to_do = steps[there] if self.asked.result is None else np.zeros(len(members))
+        now, fleet = self.now, self.fleet
+        present = np.ones(len(plan.members), dtype=bool) if now.available is None else now.available[plan.members]
+        members = plan.members[present]
+        still_to_do = steps[present].astype(np.float64) if self.probed.result is None else np.zeros(len(members))
         timing = time_round(
-            self._ready_time(members, still_to_do),
-            of(now.upload_time),
-            total_bandwidth=self.fleet.total_bandwidth,
+            Uploads(
+                ready_time=self._ready_time(members, still_to_do),
+                upload_time=now.upload_time[members],
+                counts=_part(plan.counts, present),
+                bandwidth=_part(plan.bandwidth, present),
+                bandwidth_cap=_part(fleet.bandwidth_cap, members),
+            ),
+            total_bandwidth=fleet.total_bandwidth,
             link=self.training.link,
             duplicates=self.training.duplicates,
-            counts=None if plan.counts is None else plan.counts[there],
-            bandwidth=None if plan.bandwidth is None else plan.bandwidth[there],
-            bandwidth_cap=of(self.fleet.bandwidth_cap),
             deadline=plan.deadline,
         )
-        failed = ~there
-        failed[there] = timing.late
+        failed = ~present
+        failed[present] = timing.late
         return timing.round_time, failed
+
+
+def _part(values: npt.NDArray[Number] | None, places: Integers | Booleans) -> npt.NDArray[Number] | None:
+    return None if values is None else values[places]
 
 
 def _each(clients: Integers, usual: float, chosen: npt.ArrayLike | None = None) -> Vector:
     return np.full(len(clients), usual if chosen is None else chosen, dtype=np.float64)
-
-
-def _select(clients: Integers, result: LocalResult, members: Integers) -> LocalResult:
-    """Return what the probe left of some of the clients that it asked."""
-    order = np.argsort(clients)
-    places = order[np.searchsorted(clients, members, sorter=order)]
-    return LocalResult(
-        update=result.update[places],
-        largest_gradient_norm=result.largest_gradient_norm[places],
-        mean_gradient_norm=result.mean_gradient_norm[places],
-        mean_loss=result.mean_loss[places],
-    )

@@ -1,53 +1,54 @@
-"""One simulated run: the loop with simulated clients."""
+"""One simulated run: the loop with simulated clients, made from a problem and what is chosen for it."""
 
-from fedtempo.checks import InputError
-from fedtempo.data.federation import FederatedData
-from fedtempo.engine.loop import Loop
-from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.fleet import Fleet
-from fedtempo.learning.batches import Batches
-from fedtempo.learning.trainer import Trainer
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedtempo.engine.loop import Loop, LoopSettings
+from fedtempo.engine.settings import StopSettings, TrainingSettings, policy_setting
+from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy
-from fedtempo.randomness import stream
-from fedtempo.simulator.channel import Channel
-from fedtempo.simulator.simulated_clients import LocalWorkers, SimulatedClients
+from fedtempo.policies.registry import make
+from fedtempo.simulator.problem import Problem
+from fedtempo.simulator.simulated_clients import SimulatedClients
+from fedtempo.simulator.workers import LocalWorkers
 
 
-class Simulation(Loop):
-    """A policy, a model and a fleet under a simulated clock."""
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class RunSettings:
+    """What is chosen for one run of a problem."""
 
-    def __init__(
-        self,
-        *,
-        data: FederatedData,
-        trainer: Trainer,
-        fleet: Fleet,
-        channel: Channel,
-        policy: Policy,
-        training: TrainingSettings,
-        stop: StopSettings,
-        seed: int,
-    ) -> None:
-        """Start at w₀, at time 0."""
-        if data.num_clients != len(fleet):
-            raise InputError(
-                name="the fleet",
-                rule="have a client for each part of the data",
-                got=f"{len(fleet)} and {data.num_clients}",
-            )
-        batches = Batches(data.offsets, batch_size=training.batch_size, seed=seed)
-        super().__init__(
-            clients=SimulatedClients(
-                workers=LocalWorkers(trainer, batches, weight_decay=training.weight_decay),
-                samples=data.sizes,
-                fleet=fleet,
-                channel=channel,
-                training=training,
-            ),
-            initial=trainer.initial_model(stream(seed, "initial model")),
-            fleet=fleet,
-            policy=policy,
-            training=training,
-            stop=stop,
-            seed=seed,
-        )
+    policy: str | Policy | Sampler | type
+    training: TrainingSettings
+    stop: StopSettings
+    seed: int
+    options: Mapping[str, object] = field(default_factory=dict)  # of the policy
+
+
+def make_policy(problem: Problem, settings: RunSettings) -> Policy:
+    """Return the policy of a run alone, which costs little."""
+    training, seed = settings.training, settings.seed
+    setting = policy_setting(
+        problem.fleet, training, settings.options, lambda: problem.first_gradient_bounds(training, seed)
+    )
+    return make(settings.policy, setting)
+
+
+def make_simulation(problem: Problem, settings: RunSettings) -> Loop:
+    """Return a run under a simulated clock, at its start."""
+    training, seed = settings.training, settings.seed
+    workers = LocalWorkers(problem.trainer, problem.batches(training, seed), weight_decay=training.weight_decay)
+    clients = SimulatedClients(
+        workers=workers,
+        samples=problem.data.sizes,
+        fleet=problem.fleet,
+        channel=problem.channel,
+        training=training,
+    )
+    loop = LoopSettings(
+        fleet=problem.fleet,
+        policy=make_policy(problem, settings),
+        training=training,
+        stop=settings.stop,
+        seed=seed,
+    )
+    return Loop(loop, clients, problem.initial_model(seed))

@@ -1,0 +1,63 @@
+"""Who does the computing of simulated clients: this process, or nodes of another engine."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector
+from fedtempo.engine.clients import Start
+from fedtempo.learning.batches import Batches
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer
+from fedtempo.state import NoState, Stateful
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class Work:
+    """Local steps that some clients are to run, one entry for each of them."""
+
+    clients: Integers
+    local_steps: Integers
+    step_size: Vector
+
+
+class Workers(Stateful, Protocol):
+    """Whatever does the computing."""
+
+    def train(self, work: Work, start: Start) -> LocalResult:
+        """Run the local steps of some clients."""
+
+    def losses(self, clients: Integers, start: Start) -> Vector:
+        """Return F_i of the model for some clients."""
+
+    def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation | None:
+        """Return the loss over all training data and the accuracy on the test data."""
+
+
+class LocalWorkers:
+    """A trainer in this process. Batches go by the number of the round, so there is nothing to carry over."""
+
+    def __init__(self, trainer: Trainer, batches: Batches, *, weight_decay: float = 0.0) -> None:
+        """Take the model, its data and how batches are drawn from them."""
+        self.trainer, self.batches, self.weight_decay = trainer, batches, weight_decay
+        self.state = NoState()
+
+    def train(self, work: Work, start: Start) -> LocalResult:
+        """Run the local steps of all clients in one call."""
+        rows = self.batches.draw(work.clients, start.round_index, int(work.local_steps.max(initial=1)))
+        local = LocalWork(
+            start=np.zeros(len(work.clients), dtype=np.int64),
+            rows=rows,
+            local_steps=work.local_steps,
+            step_size=work.step_size,
+            weight_decay=self.weight_decay,
+        )
+        return self.trainer.train(start.model[None], local)
+
+    def losses(self, clients: Integers, start: Start) -> Vector:
+        """Return F_i of the model for some clients."""
+        return self.trainer.client_losses(start.model, clients)
+
+    def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation:
+        """Return how good a model is."""
+        return self.trainer.evaluate(model)
