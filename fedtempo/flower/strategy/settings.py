@@ -11,21 +11,18 @@ from fedtempo.fleet import Fleet
 from fedtempo.flower.link.allotment import Link
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.messages import STEP_SIZE, STEPS, Config
-from fedtempo.policies.fixed import Sampler
-from fedtempo.policies.policy import Policy
-from fedtempo.policies.registry import check_name
+from fedtempo.policies.registry import PolicyLike, check_name, traits
 
 Clock = Literal["wall", "simulated"]
 Evaluator = Literal["server", "clients"]
 EVALUATE = 'give start evaluate_fn, or the strategy evaluate="clients"'
-PILOTED = ("proposed", "statistical")  # policies that cannot do without losses
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class StrategySettings:
     """How a strategy runs; ``TempoStrategy`` says what each setting means."""
 
-    policy: str | Policy | Sampler | type
+    policy: PolicyLike
     options: Mapping[str, object]
     training: TrainingSettings
     named: frozenset[str]  # of the settings of training, those that the user gave
@@ -84,7 +81,7 @@ class StrategySettings:
         for name in ("target_loss", "target_accuracy"):
             if name in self.ends:
                 raise InputError(name=name, rule=f"be evaluated: {EVALUATE}")
-        if self.policy in PILOTED:
+        if isinstance(self.policy, str) and traits(self.policy).needs_pilots:
             name = f"policy {self.policy}"
             raise InputError(name=name, rule="have losses, at which its pilots end", got="none", remedy=EVALUATE)
         log(INFO, f"no loss is evaluated: {EVALUATE}")

@@ -34,8 +34,7 @@ from fedtempo.flower.strategy.progress import complete, round_line, round_metric
 from fedtempo.flower.strategy.roster import Roster, find_roster, given_roster
 from fedtempo.flower.strategy.run_header import run_header
 from fedtempo.flower.strategy.settings import Clock, Evaluator, StrategySettings
-from fedtempo.policies.fixed import Sampler
-from fedtempo.policies.policy import Policy
+from fedtempo.policies.registry import PolicyLike
 
 DEFAULT_DEADLINE = 600.0  # s
 REAL_TRAINING = {"duplicates": "physical"}  # nobody uploads the same thing twice
@@ -67,7 +66,7 @@ class TempoStrategy(Strategy):
 
     def __init__(
         self,
-        policy: str | Policy | Sampler | type = "tempo",
+        policy: PolicyLike = "tempo",
         *,
         options: Mapping[str, object] | None = None,
         fleet: Fleet | None = None,

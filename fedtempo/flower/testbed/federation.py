@@ -33,6 +33,7 @@ from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.superlink import ENDED, SuperLink
 from fedtempo.flower.testbed.supernode import SuperNode
 from fedtempo.flower.testbed.watched import ProcessError, stop_all
+from fedtempo.policies.policy import Policy
 from fedtempo.policies.registry import make
 from fedtempo.simulator.kernels import load_kernels
 from fedtempo.simulator.problem import Problem, model_bits
@@ -87,12 +88,12 @@ class Testbed(Startable):
         """The size of an upload."""
         return 8.0 * self.settings.model_bytes
 
-    def check_policy(self, policy: str) -> None:
-        """Refuse a policy that lacks something, before nodes are started for it."""
+    def make_policy(self, policy: str) -> Policy:
+        """Return a policy as a run makes it: one that lacks something is refused before nodes are started for it."""
         training, options = for_policy(self.experiment, policy)
         if self.settings.tc and training.link == "shared":
             raise InputError(name="tc", rule="go with the links paper or equal", got="shared", remedy="leave it out")
-        make(policy, policy_setting(self.fleet, training, options))
+        return make(policy, policy_setting(self.fleet, training, options))
 
     def start(self) -> None:
         """Start everything; whatever goes wrong, nothing stays."""

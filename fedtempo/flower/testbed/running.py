@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -17,7 +16,8 @@ from fedtempo.flower.testbed.records_tail import RecordLine
 from fedtempo.flower.testbed.report import Medians, TestbedReport, medians_of, report_lines, report_on
 from fedtempo.flower.testbed.request import TestbedRequest
 from fedtempo.flower.testbed.sweeper import swept_folder
-from fedtempo.policies.proposed import PILOTS, PilotSettings
+from fedtempo.policies.policy import Policy
+from fedtempo.policies.proposed import PILOTS, PilotedSampling
 
 ENGINE_SECONDS = 60.0  # that a round may take beyond its deadline
 
@@ -74,17 +74,23 @@ def run_testbed(request: TestbedRequest, show: Show = lambda event: None) -> Tes
     complete = holds_all(found, settings.table, request.rounds)
     with swept_folder("fedtempo-testbed-") as folder:
         bed = Testbed(settings, folder)
-        bed.check_policy(request.policy)
+        timeout = (request.rounds + _pilot_rounds(bed.make_policy(request.policy))) * (
+            request.deadline + ENGINE_SECONDS
+        )
         if found is None or not complete:
-            found = _run(bed, request, folder, 0 if found is None else len(found.rounds), show)
+            found = _run(bed, request, timeout, 0 if found is None else len(found.rounds), show)
     training, _ = for_policy(bed.experiment, request.policy)
     return TestbedRun(report=report_on(found.rounds, bed.fleet, training), started=not complete)
 
 
-def _run(bed: Testbed, request: TestbedRequest, folder: Path, rounds_done: int, show: Show) -> Records:
-    """Start the federation, run and end it; return all records."""
-    training, options = for_policy(bed.experiment, request.policy)
-    pilots = PilotSettings(**options).max_rounds * len(PILOTS) if "losses" in options else 0
+def _pilot_rounds(policy: Policy) -> int:
+    """Return how many rounds come before those of training, at most."""
+    return policy.pilots.max_rounds * len(PILOTS) if isinstance(policy, PilotedSampling) else 0
+
+
+def _run(bed: Testbed, request: TestbedRequest, timeout: float, rounds_done: int, show: Show) -> Records:
+    """Start the federation, run for at most so many seconds, and end it; return all records."""
+    training, _ = for_policy(bed.experiment, request.policy)
     show(Starting(bed.num_nodes))
     with bed:
         show(
@@ -100,7 +106,7 @@ def _run(bed: Testbed, request: TestbedRequest, folder: Path, rounds_done: int, 
             request.policy,
             rounds=request.rounds,
             seed=request.seed,
-            records=request.records or folder / "records",
-            timeout=(pilots + request.rounds) * (request.deadline + ENGINE_SECONDS),
+            records=request.records or bed.folder / "records",
+            timeout=timeout,
             show=show,
         )
