@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fedtempo.cli import main
-from fedtempo.engine.records import CHECKPOINT, RECORDS
+from fedtempo.engine.records import RECORDS
+from fedtempo.engine.run_files import CHECKPOINT
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
 
@@ -50,7 +51,7 @@ def stopped_run(config, folder, seed=0, policy="uniform"):
     experiment, table = read_experiment(config)
 
     def stop(simulation, record):
-        if simulation.rounds_done == 4:
+        if simulation.state.rounds_done == 4:
             raise RuntimeError
 
     with pytest.MonkeyPatch.context() as patch:
