@@ -27,7 +27,7 @@ from fedtempo.engine.run_files import CHECKPOINT
 from fedtempo.flower.strategy.notes import uploads_in
 from fedtempo.flower.testbed.namespaces import Namespaces
 from fedtempo.flower.testbed.ports import free_port
-from fedtempo.flower.testbed.watched import FlowerProcess, ProcessError, _marked, stop_all
+from fedtempo.flower.testbed.watched import FlowerProcess, Launch, ProcessError, _marked, stop_all
 from support.paths import ROOT
 
 GUIDE = (ROOT / "docs/deploy.md").read_text()
@@ -45,7 +45,7 @@ class Shell(FlowerProcess):
     def __init__(self, name, machine, text, prefix=()):
         home = machine / "home"
         environment = {"HOME": str(home), "FLWR_HOME": str(home / ".flwr"), "COLUMNS": "200"}
-        super().__init__(name, machine.parent / "logs", prefix=prefix, environment=environment)
+        super().__init__(name, machine.parent / "logs", Launch(prefix=prefix, environment=environment))
         self._machine, self._text = machine, text
 
     def _command(self):

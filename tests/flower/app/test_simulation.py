@@ -12,7 +12,7 @@ from fedtempo.experiments.config import read_experiment
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.strategy.model_file import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP
-from fedtempo.flower.testbed.watched import FlowerProcess
+from fedtempo.flower.testbed.watched import FlowerProcess, Launch
 from support.runs import SMALL
 
 SECONDS = 150.0
@@ -26,7 +26,7 @@ class FlwrRun(FlowerProcess):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         environment = {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port), "RAY_DISABLE_DASHBOARD": "1"}
-        super().__init__("flwr", folder, prefix=(), environment=environment)
+        super().__init__("flwr", folder, Launch(environment=environment))
         self.arguments = arguments
 
     def _command(self):
