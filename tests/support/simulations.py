@@ -1,6 +1,7 @@
 """Short simulations of a small federation."""
 
 import numpy as np
+from fedtempo.simulator.markov import WithAbsences
 
 from fedtempo import Fleet
 from fedtempo.engine.settings import StopSettings, TrainingSettings
@@ -8,7 +9,6 @@ from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import Probe, RoundPlan
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.markov import WithAbsences
 
 OPTIONS = {
     "statistical": {"losses": [2.0, 1.9], "max_rounds": 5},
