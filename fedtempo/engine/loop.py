@@ -129,13 +129,15 @@ class Loop:
 
     def save(self) -> Arrays:
         """Return all that a resumed run needs."""
-        return write_states(self._parts())
+        return write_states(self.parts)
 
     def resume(self, arrays: Arrays) -> None:
         """Take up what ``save`` returned."""
-        read_states(self._parts(), arrays)
+        read_states(self.parts, arrays)
 
-    def _parts(self) -> dict[str, Stateful]:
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """All that learns or moves on in a run, by name."""
         return {"loop": self, "server": self.aggregator, "policy": self.policy, **self.clients.parts}
 
     def _begin(self) -> None:
