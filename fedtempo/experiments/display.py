@@ -18,7 +18,7 @@ from fedtempo.engine.records import RECORDS
 from fedtempo.engine.settings import StopSettings
 from fedtempo.experiments.config import Experiment, for_policy
 from fedtempo.experiments.grid import Job, has_ended, last_line
-from fedtempo.policies.proposed import PilotSettings
+from fedtempo.policies.proposed import PilotOptions
 from fedtempo.simulator.simulation import Simulation
 
 POLL_SECONDS, ACTIVE_SECONDS = 1.0, 15.0
@@ -176,7 +176,7 @@ def data_note(kind: str, name: str) -> str | None:
 def pilot_note(experiment: Experiment, policies: Iterable[str]) -> str | None:
     """Say that pilots go further than the run that they are for, None where they do not."""
     target, options = experiment.stop.target_loss, {name: for_policy(experiment, name)[1] for name in policies}
-    ends = {name: min(PilotSettings(losses=own["losses"]).losses) for name, own in options.items() if "losses" in own}
+    ends = {name: min(PilotOptions(losses=own["losses"]).losses) for name, own in options.items() if "losses" in own}
     low = {name: end for name, end in ends.items() if target is not None and end < target}
     if not low:
         return None
