@@ -8,17 +8,21 @@ INSTALL := "$$(readlink -f $(BIN)/python)" -m pip --disable-pip-version-check --
 # Flower starts a process for each message: without bytecode each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo flower test check lint bench format hooks clean
+TESTS := $(BIN)/pytest -n auto --dist loadgroup
+
+.PHONY: help demo flower test test-all test-times check lint bench format hooks clean
 
 help:
-	@echo "make demo    compare five policies on Setup 2: table, demo/report.html"
-	@echo "make flower  install what fedtempo testbed needs"
-	@echo "make test    run the tests"
-	@echo "make check   lint, types, direction of imports, tests"
-	@echo "make bench   measure, as ratios, what the documentation claims"
-	@echo "make format  format the code"
-	@echo "make hooks   install the pre-commit hooks (pre-commit must be on the PATH)"
-	@echo "make clean   remove .venv and caches"
+	@echo "make demo        compare five policies on Setup 2: table, demo/report.html"
+	@echo "make flower      install what fedtempo testbed needs"
+	@echo "make test        run the tests, but for the slow ones: five minutes on two cores"
+	@echo "make test-all    run make test, then the slow tests"
+	@echo "make test-times  run make test, and list the 25 tests that take longest"
+	@echo "make check       lint, types, direction of imports, make test"
+	@echo "make bench       measure, as ratios, what the documentation claims"
+	@echo "make format      format the code"
+	@echo "make hooks       install the pre-commit hooks (pre-commit must be on the PATH)"
+	@echo "make clean       remove .venv and caches"
 
 demo: $(VENV)/.report
 	@mkdir -p demo
@@ -28,7 +32,13 @@ demo: $(VENV)/.report
 flower: $(VENV)/.flower
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(TESTS) -m "not slow"
+
+test-all: test
+	$(TESTS) -m slow
+
+test-times: $(VENV)/.dev
+	$(TESTS) -m "not slow" --durations=25
 
 check: lint test
 

@@ -1,4 +1,4 @@
-"""Fleets for tests: random ones over many decades, and a small one whose cohorts can all be enumerated."""
+"""What every test has: kernels that are compiled, output as into a pipe, and small fleets, data and experiments."""
 
 import signal
 
@@ -8,23 +8,14 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from fedtempo import Fleet
+from fedtempo.data.synthetic import synthetic_data
 from fedtempo.simulator.kernels import load_kernels
+from support.runs import SMALL
 
 threadpool_limits(limits=1)  # tests run side by side, one to a core
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which shells take from what they run in the background
 settings.register_profile("fedtempo", deadline=None, derandomize=True, max_examples=200)
 settings.load_profile("fedtempo")
-
-
-def random_fleet(rng: np.random.Generator, size: int, decades: float = 2.0) -> Fleet:
-    """Return a fleet whose shares, norms and times each spread over so many decades; some compute in no time at all."""
-
-    def spread() -> np.ndarray:
-        return 10 ** rng.uniform(-decades / 2, decades / 2, size)
-
-    share = spread()
-    compute_time = spread() * (rng.random(size) > 0.1)
-    return Fleet(share / share.sum(), spread(), compute_time, spread(), float(10 ** rng.uniform(-2, 2)))
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +32,7 @@ def compiled():
 
 @pytest.fixture
 def small_fleet() -> Fleet:
+    """A fleet whose cohorts can all be enumerated."""
     return Fleet(
         data_share=np.array([0.1, 0.5, 0.15, 0.25]),
         gradient_bound=np.array([3.0, 0.5, 1.0, 2.0]),
@@ -48,3 +40,32 @@ def small_fleet() -> Fleet:
         upload_time=np.array([0.3, 2.0, 0.7, 1.1]),
         total_bandwidth=1.7,
     )
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Data of twelve clients."""
+    return synthetic_data(alpha=1.0, beta=1.0, num_clients=12, num_samples=1500, seed=1)
+
+
+@pytest.fixture(scope="module")
+def times():
+    """Times of these twelve clients."""
+    return {"compute_time": np.linspace(0.1, 2.0, 12), "upload_time": np.linspace(1.5, 0.2, 12)}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """The file of a small experiment."""
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture
+def setup2(tmp_path):
+    """The file of a small experiment under the name of a setup of the paper, with options for the paper's schemes."""
+    more = "[policy.statistical]\nlosses = [2.2]\n[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
+    path = tmp_path / "setup2.toml"
+    path.write_text(SMALL.replace("[presets.best", f"{more}[presets.best"))
+    return path

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedtempo.cli import main
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -47,7 +47,11 @@ def test_python_blocks_run(code):
     exec(compile(code, "block", "exec"), {})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if page.name == "comparing.md" else []) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_commands_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("configs", "examples"):
@@ -83,6 +87,7 @@ def rows_of(text: str) -> list[list[str]]:
     return [row for row in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines) if len(row) == 8]
 
 
+@pytest.mark.slow
 def test_the_table_of_the_demo_is_what_it_prints(capsys, monkeypatch, tmp_path):
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     command = re.search(r"\$\(BIN\)/fedtempo (compare .*?) -o ", text)[1]

@@ -7,7 +7,6 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from test_run import SMALL, command
 
 import fedtempo.cli
 from fedtempo.cli import studies
@@ -16,6 +15,7 @@ from fedtempo.experiments import display, grid, reproduce
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job
 from fedtempo.experiments.tables import markdown
+from support.runs import SMALL, command
 
 HEADINGS = ["policy", "seconds", "95 % interval", "rounds", "over proposed", "pilots (s)", "with pilots (s)"]
 ROWS = [

@@ -1,4 +1,4 @@
-"""The idx format: what is written is read, compressed or not, and damaged files are refused in one sentence."""
+"""The idx format: what is written is read, compressed or not, and damaged files are refused."""
 
 import gzip
 
@@ -7,20 +7,7 @@ import pytest
 
 from fedtempo.checks import InputError
 from fedtempo.data.images import read_idx
-
-
-def idx_content(array: np.ndarray) -> bytes:
-    """Return an array of bytes in the idx format."""
-    lengths = b"".join(length.to_bytes(4, "big") for length in array.shape)
-    return bytes([0, 0, 8, array.ndim]) + lengths + array.astype(np.uint8).tobytes()
-
-
-def write_idx(path, array, *, compressed=False):
-    content = idx_content(array)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(content) if compressed else content)
-    return path
-
+from support.idx_files import idx_content, write_idx
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3))
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_data_idx import write_idx
 
 from fedtempo.checks import InputError
 from fedtempo.data.images import image_data, load_emnist, load_emnist_or_mnist, load_mnist
 from fedtempo.data.sources import SETS, find
+from support.idx_files import write_idx
 
 
 @pytest.fixture

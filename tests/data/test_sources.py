@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_data_idx import idx_content, write_idx
 
 from fedtempo.checks import InputError
 from fedtempo.data import download, sources
 from fedtempo.data.idx import read_idx
 from fedtempo.data.sources import SETS, fetch, find
+from support.idx_files import idx_content, write_idx
 
 CONTENT = {name: idx_content(np.full((3, 2), at)) for at, name in enumerate(SETS["mnist"].files)}
 NOWHERE = "http://127.0.0.1:9/"

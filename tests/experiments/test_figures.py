@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_run import SMALL
 
 from fedtempo import InputError
 from fedtempo.experiments import runner
@@ -26,6 +25,7 @@ from fedtempo.experiments.figures import (
 )
 from fedtempo.experiments.results import Run, read_runs
 from fedtempo.policies.registry import BUILT_IN
+from support.runs import SMALL
 
 pytest.importorskip("matplotlib")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_run import SMALL, UPLOAD, command
 
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job, has_ended, run_grid
+from support.runs import SMALL, UPLOAD, command
 
 
 @pytest.fixture

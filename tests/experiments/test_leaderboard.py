@@ -3,11 +3,9 @@
 import csv
 import shutil
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
-from test_grid import cells, made_up
 from typer.testing import CliRunner
 
 from fedtempo.checks import InputError
@@ -19,6 +17,9 @@ from fedtempo.experiments.leaderboard import GRIDS, SetupGrid, rank
 from fedtempo.experiments.results import read_run
 from fedtempo.experiments.toml import merged
 from fedtempo.experiments.tuning import Candidate, best_of
+from support.grids import cells, made_up
+from support.marks import slow_after
+from support.paths import ROOT
 
 CONFIG = """
 name = "small"
@@ -156,12 +157,15 @@ def test_a_policy_is_ranked_beside_those_that_ran_before(small):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [(lambda text: text.replace("code", "cod", 1), "must have the column code"), (lambda text: "", "the column policy"),
-     (lambda text: text.replace("weighted,0,0", "weighted,0,9"), "must have 4 seeds over 2 draws of weighted"),
-     (lambda text: text + text[text.index("weighted") :], "must have 4 seeds over 2 draws of weighted"),
-     (lambda text: text.replace("of_them_pilots", "pilots"), "must have the column of_them_pilots"),
-     (lambda text: text.replace("loss 1.9", "loss 1.8"), "same data .*loss 1.9, got fedbuff on .* loss 1.8"),
-     (lambda text: text.replace("Synthetic", "Other"), "got fedbuff on Other")],
+    slow_after(2, [
+        (lambda text: text.replace("code", "cod", 1), "must have the column code"),
+        (lambda text: "", "the column policy"),
+        (lambda text: text.replace("weighted,0,0", "weighted,0,9"), "must have 4 seeds over 2 draws of weighted"),
+        (lambda text: text + text[text.index("weighted") :], "must have 4 seeds over 2 draws of weighted"),
+        (lambda text: text.replace("of_them_pilots", "pilots"), "must have the column of_them_pilots"),
+        (lambda text: text.replace("loss 1.9", "loss 1.8"), "same data .*loss 1.9, got fedbuff on .* loss 1.8"),
+        (lambda text: text.replace("Synthetic", "Other"), "got fedbuff on Other"),
+    ]),
 )  # fmt: skip
 def test_runs_that_cannot_stand_beside_are_refused(small, change, said):
     assert board(small, "--regimes", "plain").exit_code == 0
@@ -262,5 +266,5 @@ def test_none_takes_a_setting_away():
 
 
 def test_every_setup_has_a_grid():
-    configs = Path(__file__).resolve().parents[1] / "configs"
+    configs = ROOT / "configs"
     assert sorted(GRIDS) == sorted(path.stem for path in configs.glob("setup*.toml"))

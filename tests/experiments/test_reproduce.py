@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_run import SMALL, command
 
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments import reproduce, runner
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.results import read_run
 from fedtempo.learning.softmax import SoftmaxTrainer
+from support.runs import SMALL, command
 
 POLICIES = "[policy.statistical]\nlosses = [2.2]\n[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
 

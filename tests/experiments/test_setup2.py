@@ -1,14 +1,14 @@
 """Setup 2 of the paper, for real: rounds near the paper's, and the paper's order of policies."""
 
-from pathlib import Path
-
 import pytest
 
 from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
+from support.marks import slow_after
+from support.paths import ROOT
 
-CONFIG = Path(__file__).parent.parent / "configs" / "setup2.toml"
+CONFIG = ROOT / "configs" / "setup2.toml"
 
 
 def time_to(folder, policy, seed, target=1.0):
@@ -26,7 +26,7 @@ def test_weighted_sampling_needs_about_as_many_rounds_as_in_the_paper(tmp_path):
         assert papers / 4 <= rounds <= 4 * papers
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", slow_after(1, range(5)))
 def test_the_optimum_takes_less_time_than_every_baseline(tmp_path, seed):
     best = time_to(tmp_path, "proposed-oracle", seed)
     for policy in ("uniform", "weighted", "statistical"):

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ import pytest
 from fedtempo import optimal_cohort, optimal_sampling, read_fleet, total_time_objective
 from fedtempo.cli import main
 from fedtempo.planning.plan import PlanSettings, plan_fleet, time_against_cohort
+from support.paths import ROOT
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "fleet.csv"
+EXAMPLE = ROOT / "examples" / "fleet.csv"
 BASIC = [str(EXAMPLE), "--model-size", "5"]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from fedtempo import Fleet, simulate
 from fedtempo.data.synthetic import synthetic_data
+from fedtempo.policies.availability import LEAST_RESPONSE, Presence
 from fedtempo.policies.fixed import FixedSampling, Forgetful, FullParticipation
 from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.availability import LEAST_RESPONSE, Presence
 from fedtempo.policies.registry import make
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.markov import WithAbsences

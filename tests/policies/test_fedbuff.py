@@ -6,7 +6,6 @@ from collections import deque
 
 import numpy as np
 import pytest
-from test_run import SMALL
 
 from fedtempo import Fleet, InputError
 from fedtempo.data.federation import FederatedData
@@ -21,6 +20,7 @@ from fedtempo.policies.policy import BufferedPlan, PolicySetting, Probe, Restart
 from fedtempo.simulator.api import assemble, simulate
 from fedtempo.simulator.channel import ChannelState, StaticChannel
 from fedtempo.simulator.markov import WithAbsences
+from support.runs import SMALL
 
 SIZE = 12
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_rivals_biased import report_of
 
 from fedtempo import simulate
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.policies.local_steps import FEWEST, LocalSteps
 from fedtempo.policies.policy import RoundPlan
+from support.rounds import report_of
 
 COHERENCE = 40.0
 GRADIENT, STEP_SIZE = 3.0, 0.01

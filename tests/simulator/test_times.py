@@ -1,80 +1,96 @@
-"""What policies know of the times of clients: told, nominal or measured."""
+"""Times of clients, drawn from distributions or taken from benchmarks."""
 
 import json
+import os
 
 import numpy as np
 import pytest
-from test_rivals_biased import context, report_of
 
-from fedtempo import Fleet, simulate
-from fedtempo.data.synthetic import synthetic_data
-from fedtempo.policies.policy import RoundPlan
-from fedtempo.policies.tempo import Tempo
-from fedtempo.policies.times import ClientTimes
-from fedtempo.simulator.channel import StaticChannel, Untold
+from fedtempo import InputError
+from fedtempo.randomness import stream
+from fedtempo.simulator.times import TimesSpec, benchmark_times, draw_times
+from support.channels import DATA
 
-
-def fleet():
-    return Fleet(np.full(3, 1 / 3), 1.0, np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]))
+needs_scores = pytest.mark.skipif(
+    "FEDTEMPO_DATA" not in os.environ or not (DATA / "benchmark2score.json").exists(),
+    reason="FEDTEMPO_DATA does not name a folder with traces/benchmark2score.json",
+)
 
 
-def test_measured_times_replace_nominal_ones_and_then_enter_a_running_mean():
-    times, plan = ClientTimes(fleet(), past=0.75), RoundPlan(members=[0, 2], weights=[0.5, 0.5])
-    times.look(context())
-    times.observe(report_of(plan, 0, 1.0, failed=[2], compute_time=8.0, upload_time=16.0))
-    assert times.compute.tolist() == [8, 2, 3], "of the one that failed nothing was measured"
-    assert times.upload.tolist() == [16, 5, 6]
-    times.observe(report_of(plan, 1, 1.0, compute_time=4.0, upload_time=8.0))
-    assert times.compute.tolist() == [7, 2, 4]
-    assert times.upload.tolist() == [14, 5, 8]
+@pytest.mark.parametrize(
+    ("spec", "mean", "median"),
+    [
+        (TimesSpec("exponential", mean=2.0), 2.0, 2 * np.log(2)),
+        (TimesSpec("uniform", low=0.22, high=5.04), 2.63, 2.63),
+        (TimesSpec("constant", value=0.5), 0.5, 0.5),
+        (TimesSpec("lognormal", median=3.0, sigma=0.5), 3 * np.exp(0.125), 3.0),
+    ],
+)
+def test_drawn_times_follow_their_distribution(spec, mean, median):
+    times = draw_times(spec, 100_000, stream(1, "times"))
+    assert times.mean() == pytest.approx(mean, rel=0.02)
+    assert np.median(times) == pytest.approx(median, rel=0.02)
+    np.testing.assert_array_equal(draw_times(spec, 3, stream(1, "times")), draw_times(spec, 3, stream(1, "times")))
+    assert draw_times(spec, 1, stream(1, "times")).shape == (1,)
 
 
-def test_what_is_told_is_believed_and_stays_what_it_is():
-    times, plan, told = ClientTimes(fleet()), RoundPlan(members=[0], weights=[1.0]), np.array([7.0, 7.0, 7.0])
-    times.look(context(compute_time=told, upload_time=2 * told))
-    times.observe(report_of(plan, 0, 1.0, compute_time=1.0, upload_time=1.0))
-    assert times.compute.tolist() == [7, 7, 7]
-    times.look(context())
-    times.observe(report_of(plan, 1, 1.0, compute_time=1.0, upload_time=1.0))
-    assert times.compute.tolist() == [1, 7, 7]
-    assert told.tolist() == [7, 7, 7]
+@pytest.mark.parametrize(
+    ("kind", "parameters", "said"),
+    [
+        ("gamma", {}, "kind must be one of constant, exponential, lognormal, uniform, got 'gamma'"),
+        ("exponential", {}, "must have a number mean, got none"),
+        ("exponential", {"mean": 0.0}, "mean must be positive"),
+        ("exponential", {"mean": "1"}, "number mean, got '1'"),
+        ("exponential", {"mean": True}, "number mean, got True"),
+        ("exponential", {"mean": 1.0, "low": 0.0}, "must have mean alone, got low too"),
+        ("uniform", {"low": 1.0}, "must have a number high"),
+        ("uniform", {"low": 2.0, "high": 1.0}, "low must not exceed high"),
+        ("uniform", {"low": -1.0, "high": 1.0}, "low must be zero or positive"),
+        ("constant", {"value": np.inf}, "value must be zero or positive, and finite"),
+        ("lognormal", {"median": 0.0, "sigma": 1.0}, "median must be positive"),
+    ],
+)
+def test_bad_distributions_are_refused(kind, parameters, said):
+    with pytest.raises(InputError, match=said):
+        TimesSpec(kind, **parameters)
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_state_goes_through_json(told):
-    first, second = ClientTimes(fleet()), ClientTimes(fleet())
-    now = {"compute_time": np.full(3, 9.0), "upload_time": np.full(3, 9.0)} if told else {}
-    first.look(context(**now))
-    first.observe(report_of(RoundPlan(members=[1], weights=[1.0]), 0, 1.0, compute_time=0.5, upload_time=0.25))
-    second.restore(json.loads(json.dumps(first.state())))
-    assert second.state() == first.state()
-    for times in (first, second):
-        times.look(context())
-        times.observe(report_of(RoundPlan(members=[1], weights=[1.0]), 1, 1.0, compute_time=8.0, upload_time=8.0))
-    assert second.compute.tolist() == first.compute.tolist()
-    assert second.upload.tolist() == first.upload.tolist()
+def test_faster_phones_compute_faster(tmp_path):
+    path = tmp_path / "scores.json"
+    path.write_text(json.dumps({"slow": 100, "fast": 400, "middling": 200.0}))
+    times = benchmark_times(path, 3000, 7.0, stream(1, "phones"))
+    distinct, counts = np.unique(times, return_counts=True)
+    np.testing.assert_allclose(distinct, [3.0, 6.0, 12.0])  # 1/400, 1/200 and 1/100, scaled to a mean of 7
+    assert counts == pytest.approx([1000, 1000, 1000], rel=0.1)
+    np.testing.assert_array_equal(times, benchmark_times(path, 3000, 7.0, stream(1, "phones")))
+    assert benchmark_times(path, 1, 7.0, stream(2, "phones"))[0] in distinct
 
 
-def test_tempo_finds_out_who_is_slow_where_nobody_tells():
-    """Nominal times are all alike; a third of the clients take ten times as long in truth."""
-    data = synthetic_data(alpha=1.0, beta=1.0, num_clients=12, num_samples=1200, seed=0)
-    upload = np.where(np.arange(12) % 3, 1.0, 10.0)
-    policies = []
+@needs_scores
+def test_recorded_scores_spread_sixtyfold():
+    times = benchmark_times(DATA / "benchmark2score.json", 200_000, 2.0, stream(1, "phones"))
+    assert times.mean() == pytest.approx(2.0, rel=0.02)
+    low, high = np.quantile(times, [0.05, 0.95])
+    assert high / low == pytest.approx(60, rel=0.1)
 
-    class Kept(Tempo):
-        def __init__(self, setting):
-            super().__init__(setting)
-            policies.append(self)
 
-    result = simulate(
-        data, policy=Kept, channel=Untold(StaticChannel(np.full(12, 0.1), upload)), compute_time=np.ones(12),
-        upload_time=np.ones(12), cohort_size=3, local_steps=5, max_rounds=150,
-    )  # fmt: skip
-    heard = {client for record in result.records for client in record["members"]}
-    (policy,) = policies
-    assert heard == set(range(12))
-    np.testing.assert_allclose(policy.times.upload, upload)
-    np.testing.assert_allclose(policy.times.compute, 0.1)
-    draws = np.bincount([client for record in result.records[75:] for client in record["members"]], minlength=12)
-    share, mine = data.data_share, draws / draws.sum()
-    assert (mine / share)[upload > 1].mean() < 0.7 * (mine / share)[upload == 1].mean()
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must be JSON"),
+        ("{", "must be JSON"),
+        ("[1, 2]", "must hold an object"),
+        ("{}", "at least one phone"),
+        ('{"a": 0}', "positive number, got 0 for 'a'"),
+        ('{"a": 1, "b": "2"}', "got '2' for 'b'"),
+        ('{"a": true}', "got True"),
+        ('{"a": NaN}', "got nan"),
+    ],
+)
+def test_bad_scores_are_refused_in_one_sentence(tmp_path, text, said):
+    path = tmp_path / "scores.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said) as refused:
+        benchmark_times(path, 5, 1.0, stream(1))
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)

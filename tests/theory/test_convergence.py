@@ -203,6 +203,7 @@ def test_training_stays_below_the_bound(ridge, scheme):
     assert gaps[-1] < gaps[0] / 20, "training must have got somewhere for the bound to mean anything"
 
 
+@pytest.mark.slow
 def test_biased_aggregation_breaks_the_bound(ridge):
     """The control: weights that are not Lemma 1's leave a gap that the bound's decay overtakes."""
     steps, size, rounds = 1, 2, 15_000

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import random_fleet
 
 from fedtempo import (
     Fleet,
@@ -12,6 +11,7 @@ from fedtempo import (
     sampling_variance,
     uniform_sampling,
 )
+from support.fleets import random_fleet
 
 
 def rounds_of(fleet, ratio, size):

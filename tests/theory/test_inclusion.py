@@ -17,6 +17,7 @@ from fedtempo.theory.inclusion import (
     inclusion_with_sum,
     marginal_round_times,
 )
+from support.unbiased import importances, water_level
 
 
 def factors(pi, importance, cost, fixed_cost, signal):
@@ -224,3 +225,26 @@ def test_a_round_in_which_one_hides_behind_the_other():
     marginal, end = marginal_round_times(tau, t, np.array([0, 1]))
     np.testing.assert_allclose(marginal, [0.0, 6.0, 3.0])
     assert end == 7.0
+
+
+@given(importances, st.integers(1, 14))
+def test_inclusion_with_sum_is_the_water_level(importance, expected):
+    pi = inclusion_with_sum(np.array(importance), expected)
+    assert (pi > 0).all()
+    assert (pi <= 1).all()
+    assert pi.sum() == pytest.approx(min(expected, len(importance)))
+    np.testing.assert_allclose(pi, water_level(importance, expected), rtol=1e-7)
+
+
+@pytest.mark.parametrize("expected", [1, 2, 4, 6])
+def test_no_other_inclusion_has_less_variance(expected):
+    u = np.array([0.3, 5.0, 1.0, 0.02, 1.0, 0.4, 2.0])
+    found = minimize(
+        lambda x: (u**2 / x).sum(), np.full(7, expected / 7), jac=lambda x: -(u**2) / x**2, bounds=[(1e-6, 1)] * 7,
+        constraints={"type": "eq", "fun": lambda x: x.sum() - expected, "jac": np.ones_like},
+        options={"ftol": 1e-14, "maxiter": 500},
+    )  # fmt: skip
+    assert found.success
+    pi = inclusion_with_sum(u, expected)
+    assert (u**2 / pi).sum() <= found.fun * (1 + 1e-12)
+    np.testing.assert_allclose(pi, found.x, atol=1e-4)

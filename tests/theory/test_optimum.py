@@ -5,7 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from conftest import random_fleet
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -23,6 +22,8 @@ from fedtempo import (
     uniform_sampling,
     weighted_sampling,
 )
+from support.fleets import random_fleet
+from support.marks import slow_after
 
 
 def stationarity_residual(fleet, q, size, ratio):
@@ -67,7 +68,7 @@ def slsqp(fleet, size, ratio):
     return np.exp(found.x) / np.exp(found.x).sum() if found.success else None
 
 
-@pytest.mark.parametrize("part", range(20))
+@pytest.mark.parametrize("part", slow_after(2, range(20)))
 def test_never_worse_than_the_line_search_or_slsqp(part):
     rng = np.random.default_rng([20, part])
     found, closest = {"line search": 0, "slsqp": 0}, np.inf
@@ -204,6 +205,7 @@ def scanned(fleet, ratio, largest):
     return int(np.argmin(times)) + 1, min(times), times
 
 
+@pytest.mark.slow
 def test_the_joint_optimum_is_that_of_a_full_scan():
     rng = np.random.default_rng(35)
     valleys = 0
@@ -221,6 +223,7 @@ def test_the_joint_optimum_is_that_of_a_full_scan():
     assert valleys > 0, "no fleet had two valleys: the test shows too little"
 
 
+@pytest.mark.slow
 def test_slow_computing_asks_for_huge_cohorts_without_a_huge_search():
     fleet = Fleet([0.2, 0.3, 0.5], [1.0, 2.0, 1.0], [1e8, 2e8, 3e8], [1.0, 2.0, 0.5])
     size, q = optimal_cohort(fleet, 0.01)

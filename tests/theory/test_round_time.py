@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import random_fleet
 
 from fedtempo import (
     Fleet,
@@ -18,6 +17,7 @@ from fedtempo import (
     round_time_bounds,
     uniform_sampling,
 )
+from support.fleets import random_fleet
 
 Q = np.array([0.4, 0.05, 0.25, 0.3])
 
@@ -98,6 +98,7 @@ def test_drawn_cohorts_agree_with_the_enumeration(small_fleet, link, duplicates)
     assert abs(mean - exact_round_time(small_fleet, Q, 3, link, duplicates)) < 4 * error
 
 
+@pytest.mark.slow
 def test_bounds_are_stable_for_huge_cohorts():
     rng = np.random.default_rng(7)
     fleet = random_fleet(rng, 40, decades=8)

@@ -26,8 +26,8 @@ from fedtempo.engine.records import CHECKPOINT, RECORDS, read_lines
 from fedtempo.flower.testbed.namespaces import Namespaces
 from fedtempo.flower.testbed.processes import free_port
 from fedtempo.flower.testbed.watched import FlowerProcess, ProcessError, _marked, stop_all
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 GUIDE = (ROOT / "docs/deploy.md").read_text()
 BLOCKS = re.findall(r"^~~~(sh server|sh device|ini device)\n(.*?)^~~~$", GUIDE, re.DOTALL | re.MULTILINE)
 SECONDS = 120.0  # for any one step, on a busy machine
@@ -166,6 +166,7 @@ def deployment(tmp_path):
     assert not _marked({shell._mark for shell in deployment.started}), "processes are left behind"
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide(deployment):
     """A run is cut off after a round or two by the end of the SuperLink, and the same command goes on with it."""
     on_server, block = deployment.on_server, deployment.block
@@ -225,6 +226,7 @@ def test_the_commands_of_the_guide(deployment):
     assert sorted(set(map(BLOCKS.index, deployment.tried))) == list(range(len(BLOCKS))), "a block has not been tried"
 
 
+@pytest.mark.slow
 def test_whoever_reaches_the_port_has_control(deployment):
     """The guide warns of it; should Flower close it one day, the guide may say so."""
     deployment.prepare()
@@ -235,7 +237,7 @@ def test_whoever_reaches_the_port_has_control(deployment):
     assert stranger.log.count("registered successfully") == 2
 
 
-@pytest.mark.skipif("FEDTEMPO_SLOW" not in os.environ, reason="waits for heartbeats for 80 s; FEDTEMPO_SLOW=1 runs it")
+@pytest.mark.slow
 def test_a_device_that_was_switched_off_returns_by_itself(deployment):
     """Its key is refused until two heartbeats are missing; systemd tries until then."""
     deployment.prepare()

@@ -3,11 +3,9 @@
 import importlib
 import sys
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
-from flower_grid import InProcessGrid
 from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 from flwr.clientapp import ClientApp
@@ -15,10 +13,13 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedtempo.flower import TempoStrategy, tempo_client
 from fedtempo.flower.testbed.federation import APP
+from support.flower_grid import InProcessGrid
+from support.marks import slow_after
+from support.paths import ROOT
 
 torch = pytest.importorskip("torch", reason="the example trains with PyTorch; pip install '.[torch]'")
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "flower"
+EXAMPLE = ROOT / "examples" / "flower"
 NODES = 8
 TWO_LINES = {
     "server_app.py": ("TempoStrategy(", "FedAvg(fraction_train=0.5)"),
@@ -51,7 +52,7 @@ def loss_of(arrays, task):
     return np.mean([task.test(model, task.load_data(number))[0] for number in range(NODES)])
 
 
-@pytest.mark.parametrize("policy", ["tempo", "weighted", "oort", "ocs"])
+@pytest.mark.parametrize("policy", slow_after(1, ["tempo", "weighted", "oort", "ocs"]))
 def test_the_app_learns_under_any_policy(quickstart, policy):
     app, task = quickstart("quickstart.client_app").app, quickstart("quickstart.task")
     records = []

@@ -1,18 +1,10 @@
-"""What must not end a run on Flower nodes, lose its model or change it: odd replies, sick nodes, full disks."""
+"""What must not end a run on Flower nodes, lose its model or change it."""
 
 import json
-import threading
-import time
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from flower_grid import InProcessGrid
-from flwr.app import Error, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from google.protobuf.message import DecodeError
-from test_flower_strategy import StoppedError, config, grid_of, nodes_of, train
 
 from fedtempo import Fleet, InputError
 from fedtempo.cli import main
@@ -20,74 +12,13 @@ from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
 from fedtempo.fleet_csv import read_fleet
-from fedtempo.flower import messenger, roster, strategy
-from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.strategy.evaluation import ClientsEvaluation
-from fedtempo.flower.strategy.messages import ASK, CONFIG, DESCRIBE
-from fedtempo.flower.strategy.roster import ROSTER_FILE, find_roster
+from fedtempo.flower.strategy import tempo_strategy
+from fedtempo.flower.strategy.messages import CONFIG
+from fedtempo.flower.strategy.roster import ROSTER_FILE
 from fedtempo.flower.strategy.tempo_strategy import MODEL_FILE
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.simulated_clients import SimulatedClients
-
-__all__ = ["config"]  # a fixture
-
-
-class SpoiledGrid(InProcessGrid):
-    """A grid on which what one node trained cannot be made a message of."""
-
-    problem = None
-
-    def pull_messages(self, message_ids):
-        found = super().pull_messages(message_ids)
-        if any(message.metadata.src_node_id == 1014 for message in found):
-            raise self.problem
-        return found
-
-
-def garbage():
-    """Return what Flower raises where it opens a record whose bytes are none, though its head is right."""
-    whole = MetricRecord({"loss": 1.0}).deflate()
-    with pytest.raises(DecodeError) as raised:
-        MetricRecord.inflate(whole[:-3] + b"\xff" * 9)
-    return raised.value
-
-
-def failing(partition, *, when=lambda config: True, reason="no more memory"):
-    """Return the ready app, of which one node fails."""
-
-    def answer(message, context):
-        told = message.content.config_records[CONFIG]
-        if context.node_config["partition-id"] == partition and when(told):
-            return Message(Error(0, reason), reply_to=message)
-        return client_app(message, context)
-
-    app = ClientApp()
-    app.train()(answer)
-    app.evaluate()(answer)
-    return app
-
-
-@pytest.mark.parametrize("problem", [ValueError("of no type"), RecursionError("of no end"), garbage()], ids=repr)
-def test_a_reply_that_flower_cannot_read_is_refused(config, problem):
-    like = grid_of(config, "full")
-    contexts = list(like.contexts.values())
-    grid = SpoiledGrid(client_app, [one.node_config for one in contexts], contexts[0].run_config)
-    grid.problem = problem
-    *rounds, summary = train(config, "full", grid, rounds=2, nodes=nodes_of(grid))[0]
-    assert summary["rounds"] == 2
-    assert [record["failed"] for record in rounds] == [[2], [2]]
-    assert rounds[0]["note"]["failures"]["2"].startswith("refused: a reply must be readable")
-
-
-def test_what_goes_wrong_on_the_network_is_not_taken_for_an_odd_reply(config):
-    grid = grid_of(config, "full")
-
-    def broken(message_ids):
-        raise ConnectionError("the SuperLink is gone")
-
-    nodes, grid.pull_messages = nodes_of(grid), broken
-    with pytest.raises(ConnectionError):
-        train(config, "full", grid, rounds=2, nodes=nodes)
+from support.flower_runs import StoppedError, failing, grid_of, nodes_of, train
 
 
 def test_half_a_letter_in_a_reason_is_written_down(config, tmp_path):
@@ -106,41 +37,6 @@ def test_one_broken_node_of_two_does_not_end_a_run(config):
     assert "xxxxx" in failed, "otherwise this shows nothing: take another seed"
 
 
-@pytest.mark.parametrize(("first", "rises"), [(-2.0, 1.0), (-2.0, -0.1), (0.0, 0.5), (1e-9, 1e-3), (2.0, 5.0)])
-def test_losses_below_zero_or_next_to_it_do_not_diverge(config, first, rises):
-    def evaluate(server_round, arrays):
-        return MetricRecord({"loss": first + rises * server_round})
-
-    *rounds, summary = train(config, "uniform", rounds=3, evaluate_fn=evaluate)[0]
-    assert summary["rounds"] == 3
-    assert rounds[-1]["loss"] == pytest.approx(first + 3 * rises)
-
-
-@pytest.mark.parametrize(
-    ("losses", "found"),
-    [
-        ([2.0, 2.0, 1e9], 2.0),
-        ([2.0, 2.0, -1500.0], 2.0),
-        ([0.0, 0.0, 0.6], 0.2),
-        ([-3.0, -2.0, -1.0], -2.0),
-        ([1e-4, 0.2], 0.1),
-        ([2.0, 2.0, float("nan")], 2.0),
-    ],
-)
-def test_one_loss_far_from_all_others_does_not_count(losses, found):
-    fleet = Fleet(np.full(len(losses), 1 / len(losses)), *np.ones((3, len(losses))))
-    answers = {
-        client: messenger.Reply(client, "", RecordDict({"metrics": MetricRecord({"loss": loss, "f1": 1.0})}), 0.0)
-        for client, loss in enumerate(losses)
-    }
-    asked = SimpleNamespace(
-        online=lambda: np.ones(len(losses), dtype=bool), send=lambda *_: {}, collect=lambda *_: dict(answers)
-    )
-    evaluation = ClientsEvaluation(asked, fleet, {}, 1.0)
-    assert evaluation(None, 1).loss == pytest.approx(found, abs=1e-3)
-    assert evaluation.metrics["f1"] == 1.0
-
-
 def test_no_round_of_real_clients_is_trained_twice(config, tmp_path):
     """Killed after three rounds, however short they were."""
     grid = grid_of(config, "weighted")
@@ -156,66 +52,21 @@ def test_no_round_of_real_clients_is_trained_twice(config, tmp_path):
     assert [record.get("round") for record in records] == [3, 4, None]
 
 
-def test_a_node_that_failed_to_say_who_it_is_is_asked_again(config, monkeypatch):
-    monkeypatch.setattr(roster, "DESCRIBE_SECONDS", 0.05)
-    asked = []
-
-    def once(told):
-        if told.get(ASK) == DESCRIBE:
-            asked.append(1)
-        return told.get(ASK) == DESCRIBE and len(asked) < 3
-
-    grid = grid_of(config, "full", app=failing(2, when=once))
-    *rounds, _ = train(config, "full", grid, rounds=30)[0]
-    assert 2 not in rounds[0]["members"]
-    assert 2 in rounds[-1]["members"]
-
-
-def test_a_sick_node_at_the_start_is_left_out(config, caplog):
-    grid = grid_of(config, "full", app=failing(2, when=lambda told: told.get(ASK) == DESCRIBE))
-    *rounds, _ = train(config, "full", grid, rounds=2)[0]
-    assert all(record["members"] == [0, 1, *range(3, 10)] for record in rounds)
-    assert "node 1014 must say who it is, got no more memory" in caplog.text
-
-
-def test_where_all_are_sick_the_last_reason_is_told(config):
-    grid = grid_of(config, "full", app=ClientApp(mods=[lambda message, context, call_next: 1 / 0]))
-    with pytest.raises(InputError, match=r"at least 2 nodes must say who they are, got 0; node .*lacks mods"):
-        train(config, "full", grid)
-
-
-def test_without_a_fleet_clients_are_those_who_come_one_after_another(config, monkeypatch):
-    monkeypatch.setattr(roster, "SETTLE_SECONDS", 1.0)
-    grid = grid_of(config, "full")
-    late, grid.online = sorted(grid.online)[2:], {1000, 1007}
-
-    def come():
-        for node in late:
-            time.sleep(0.1)
-            grid.online.add(node)
-
-    thread = threading.Thread(target=come)
-    thread.start()
-    found = find_roster(grid, fleet=None, least=2, seconds=20.0, folder=None)
-    thread.join()
-    assert len(found.fleet) == 10
-
-
 def test_a_model_that_cannot_be_written_leaves_the_run_unfinished(config, tmp_path, monkeypatch):
     grid, written = grid_of(config, "weighted"), []
     settings = {"rounds": 3, "records": tmp_path / "run", "nodes": nodes_of(grid)}
-    write = strategy._write_model
+    write = tempo_strategy._write_model
 
     def full_disk(path, arrays):
         written.append(path)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(strategy, "_write_model", full_disk)
+    monkeypatch.setattr(tempo_strategy, "_write_model", full_disk)
     with pytest.raises(OSError, match="No space left"):
         train(config, "weighted", grid, **settings)
     assert written == [tmp_path / "run" / MODEL_FILE]
     sent = len(grid.sent)
-    monkeypatch.setattr(strategy, "_write_model", write)
+    monkeypatch.setattr(tempo_strategy, "_write_model", write)
     (summary,), model = train(config, "weighted", grid, **settings)
     assert (summary["rounds"], len(grid.sent)) == (3, sent), "no round is trained again"
     np.testing.assert_allclose(model, train(config, "weighted", rounds=3)[1], atol=1e-6)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord
 
-from fedtempo.flower.strategy.layout import Layout, is_trained
 from fedtempo.flower.strategy.judge import Job, Judge
+from fedtempo.flower.strategy.layout import Layout, is_trained
 
 SIZE = 400
 

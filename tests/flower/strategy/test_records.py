@@ -1,4 +1,4 @@
-"""What a run on Flower nodes leaves behind: records, a model, metrics, and what the log says of it."""
+"""What a run on Flower nodes leaves behind: records, a model, metrics, and what the log says."""
 
 import logging
 from dataclasses import replace
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from flwr.app import MetricRecord
 from flwr.supercore.logger import LOGGER_NAME
-from test_flower_strategy import config, grid_of, nodes_of, train
 
 from fedtempo import InputError, optimal_sampling
 from fedtempo.cli import main
@@ -18,8 +17,7 @@ from fedtempo.experiments.config import read_experiment
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.app.run_config import MODEL
 from fedtempo.flower.strategy.tempo_strategy import MODEL_FILE
-
-__all__ = ["config"]  # a fixture
+from support.flower_runs import grid_of, nodes_of, train
 
 
 @pytest.mark.parametrize("policy", ["tempo", "weighted"])

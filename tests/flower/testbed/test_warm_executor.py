@@ -12,7 +12,7 @@ from flwr.supercore.superexec.executor import ExecutionSpec
 from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 from flwr.supercore.superexec.executor.types import LaunchResultStatus
 
-from fedtempo.flower import forks, warm_executor
+from fedtempo.flower.testbed import forks, warm_executor
 from fedtempo.flower.testbed.warm_executor import WarmExecutor, write_program
 
 
@@ -83,7 +83,7 @@ def test_each_line_is_a_fork_that_exits_by_itself(tmp_path):
     """With a standard input of its own and, for what apps start in turn, the usual ways to wait for children."""
     program = f"""
 import subprocess, sys
-from fedtempo.flower import forks
+from fedtempo.flower.testbed import forks
 def run(**task):
     started = [sys.executable, "-c", "import sys; raise SystemExit(7 + len(sys.stdin.read()))"]
     assert subprocess.run(started).returncode == 7

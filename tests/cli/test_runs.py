@@ -1,0 +1,152 @@
+"""`fedtempo run` and what stands beside it: what is printed, noted and refused."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedtempo.engine.records import CHECKPOINT, LOCK, RECORDS, read_lines
+from fedtempo.experiments import runner
+from fedtempo.experiments.config import read_experiment
+from support.runs import SMALL, command
+
+
+def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys):
+    assert command("run", config, "--policy", "uniform", "--seed", 3, "-o", tmp_path / "out") == 0
+    out = capsys.readouterr().out
+    assert "all rounds run" in out
+    header, *rounds, summary = read_lines(tmp_path / "out" / RECORDS)
+    assert header["header"]["policy"] == "uniform"
+    assert header["header"]["seed"] == 3
+    assert header["header"]["config"]["training"]["cohort_size"] == 3
+    assert len(header["header"]["data_checksum"]) == 64
+    assert header["header"]["versions"]["numpy"] == np.__version__
+    assert [record["round"] for record in rounds] == list(range(6))
+    assert summary["end"] == "max_rounds"
+    assert sorted(os.listdir(tmp_path / "out")) == [LOCK, CHECKPOINT, RECORDS]
+
+
+def test_the_folder_has_a_sensible_default(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("run", config, "--policy", "weighted", "--preset", "best", "--max-rounds", 2) == 0
+    assert (tmp_path / "runs/small/best/weighted/seed0" / RECORDS).exists()
+
+
+def test_a_finished_run_is_not_run_again_and_another_is_refused(config, tmp_path, capsys):
+    arguments = ["run", config, "--policy", "weighted", "-o", tmp_path / "out"]
+    assert command(*arguments) == 0
+    before = (tmp_path / "out" / RECORDS).stat().st_mtime_ns
+    assert command(*arguments) == 0
+    assert (tmp_path / "out" / RECORDS).stat().st_mtime_ns == before
+    assert command(*arguments, "--seed", 1) == 2
+    assert "got another run's records" in capsys.readouterr().err
+
+
+def test_a_diverging_run_fails_and_keeps_its_records(config, tmp_path, capsys):
+    config.write_text(config.read_text().replace("local_steps = 5", "local_steps = 5\nstep_size = 1e6"))
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 1
+    assert "diverged in round" in capsys.readouterr().err
+    *_, summary = read_lines(tmp_path / "out" / RECORDS)
+    assert summary["end"] == "diverged"
+
+
+def test_strict_fails_if_the_target_is_not_reached(config, tmp_path):
+    arguments = ["run", config, "--policy", "uniform", "--target-loss", 0.001]
+    assert command(*arguments, "-o", tmp_path / "a") == 0
+    assert command(*arguments, "-o", tmp_path / "b", "--strict") == 1
+
+
+def test_other_bad_input_gets_one_sentence_and_code_2(config, tmp_path, capsys):
+    for arguments, said in (
+        (["run", tmp_path / "none.toml", "--policy", "uniform"], "no such file; fedtempo init"),
+        (["run", tmp_path, "--policy", "uniform"], "readable text file"),
+        (["run", config, "--policy", "unifrm"], "did you mean 'uniform'"),
+        (["run", config], "--policy"),
+        (["run", config, "--policy", "uniform", "--preset", "bst"], "got 'bst'; did you mean 'best'?"),
+        (
+            ["run", config, "--policy", "uniform", "--preset", "x"],
+            "must be a known preset, got 'x'; known are paper, best",
+        ),
+        (["reproduce", "setup9"], "got 'setup9'; did you mean 'setup"),
+        (["reproduce", "everything"], "got 'everything'; known are setup1, setup2, setup3, impact-of-k"),
+        (["run", config, "--policy", "uniform", "--seed", -1], "--seed must be a whole number of at least 0, got -1"),
+        (["run", config, "--policy", "uniform", "-o", config], "must be a folder, got a file"),
+        (["estimate", tmp_path / "none", "-o", tmp_path / "x.csv"], "no such folder"),
+        (["estimate", tmp_path, "-o", tmp_path / "x.csv"], "got none"),
+        (["fetch", "cifar"], "cifar"),
+    ):
+        assert command(*arguments) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert said in error
+
+
+def test_init_writes_a_file_that_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert command("init") == 0
+    assert command("run", "experiment.toml", "--policy", "weighted", "--max-rounds", 2) == 0
+    assert command("init") == 2
+    assert "must not exist yet" in capsys.readouterr().err
+
+
+def test_policies_are_listed(capsys):
+    assert command("policies") == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed[:6] == ["uniform", "weighted", "statistical", "full", "proposed", "proposed-oracle"]
+
+
+def test_names_are_not_read_as_markup(config, tmp_path):
+    config.write_text(SMALL.replace('"small"', '"a [/b] [red] c"'))
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
+
+
+def test_the_table_names_the_data(config, tmp_path, capsys):
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
+    name = next(read_lines(tmp_path / "out" / RECORDS))["header"]["data"]
+    assert f"│ data           │ {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [
+        ("EMNIST, letters a-j", False),
+        ("partial EMNIST, letters a-i and k, 5,114 samples", True),
+        ("MNIST instead of EMNIST", True),
+    ],
+)
+def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
+    data = runner.load_data(read_experiment(config)[0].data)
+    monkeypatch.setattr(runner, "load_data", lambda _: replace(data, name=name))
+    config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"'))
+    assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
+    printed = capsys.readouterr()
+    assert f"│ {name}" in printed.out
+    said = f"note: the data are {name}, not the whole of EMNIST; run: fedtempo fetch emnist\n"
+    assert printed.err == (said if noted else "")
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "noted"), [("proposed", 2.15, True), ("proposed", 2.1, False), ("weighted", 2.15, False)]
+)
+def test_pilots_that_go_below_the_target_are_noted(config, tmp_path, capsys, policy, target, noted):
+    assert command("run", config, "--policy", policy, "--target-loss", target, "-o", tmp_path / "out") == 0
+    said = (
+        "note: the pilots of proposed go on to loss 2.1, below the target 2.15, and all their time counts; "
+        "set losses of 2.15 or more under [policy.proposed]\n"
+    )
+    assert capsys.readouterr().err == (said if noted else "")
+
+
+@pytest.mark.slow
+def test_compiling_is_said_once_on_a_machine(config, tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for arguments in (
+        ["run", config, "--policy", "uniform"],
+        ["compare", config, "--policies", "uniform", "--seeds", "2", "--target-loss", "1"],
+    ):
+        shown = [sys.executable, "-m", "fedtempo", *arguments, "-o", tmp_path / arguments[0]]
+        said.append(subprocess.run(shown, check=True, capture_output=True, text=True, env=environment).stderr)
+    assert said == ["note: compiling the kernels, once on this machine: up to half a minute\n", ""]

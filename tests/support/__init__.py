@@ -1,0 +1,1 @@
+"""What tests share and no fixture can give: constants, functions and classes that are needed on import."""

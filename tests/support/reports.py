@@ -1,0 +1,31 @@
+"""Runs to report on, and the page that is written of them."""
+
+import numpy as np
+
+from fedtempo.experiments import runner
+from fedtempo.experiments.comparison import Target, Times
+from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.report import write_report
+from support.runs import SMALL
+
+LONG = SMALL.replace("max_rounds = 6", "max_rounds = 12").replace("mean = 1.0", "mean = 900.0")
+LONG = LONG.replace("low = 0.2, high = 2.0", "low = 200.0, high = 2000.0")
+TARGET = Target(loss=1.95)
+
+
+def run_small(folder, *, policies=("proposed", "uniform"), seeds=(0, 1), preset="paper", over=None):
+    (folder / "small.toml").write_text(LONG)
+    experiment, table = read_experiment(folder / "small.toml", preset, over=over)
+    for policy in policies:
+        for seed in seeds:
+            runner.run(experiment, table, policy=policy, seed=seed, folder=folder / f"{policy}{seed}")
+
+
+def written(runs, tmp_path, target=None):
+    write_report(runs, tmp_path / "report.html", target=target)
+    return (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def times_of(policy, seconds, *, missed=0, pilots=0.0, oracle=False):
+    reached = np.array([place >= missed for place in range(3)])
+    return Times(policy, (0, 1, 2), np.full(3, seconds), np.full(3, pilots), reached, np.ones(3), oracle)
