@@ -12,9 +12,13 @@ from typing import Any
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from fedtempo.fleet_csv import FleetNotice
+from fedtempo.tables.document import Document
+from fedtempo.tables.markdown import to_markdown
+from fedtempo.tables.table import Table
+from fedtempo.tables.terminal import show
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
 PIPED_WIDTH = 120
@@ -29,6 +33,14 @@ def console() -> Console:
     """Return a console that takes text as it is: names are not markup."""
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(width=PIPED_WIDTH if piped else None, markup=False, emoji=False, highlight=False)
+
+
+def print_content(content: Table | Document) -> None:
+    """Print a table or a page as a terminal can, or as Markdown where there is none."""
+    if sys.stdout.isatty():
+        show(content, console())
+    else:
+        print(to_markdown(content))
 
 
 def print_markdown(text: str) -> None:
@@ -46,7 +58,7 @@ def print_markdown(text: str) -> None:
             terminal.print(Markdown(re.sub(r"!\[.*\]\(.*\)", "", "\n".join(lines))))
 
 
-def table_of(lines: Sequence[str], width: int) -> Table | str:
+def table_of(lines: Sequence[str], width: int) -> RichTable | str:
     """Return a table in Markdown for a terminal: cells break between words; where no word may break, rows are lists."""
     headings, alignment, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines)
     for gap in GAPS:
@@ -56,7 +68,7 @@ def table_of(lines: Sequence[str], width: int) -> Table | str:
     else:
         lists = ["\n  ".join(map("{}: {}".format, headings, row)) for row in rows]
         return "\n".join(lists)
-    table = Table(box=box.SIMPLE_HEAVY, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    table = RichTable(box=box.SIMPLE_HEAVY, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     for name, side, wide in zip(headings, alignment, widths, strict=True):
         table.add_column(name, justify="right" if side.endswith(":") else "left", width=wide)
     for row in rows:
