@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.engine.clock import time_round
+from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.records import End, Header, RoundRecord, Summary, find_runs, read_records
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
@@ -126,8 +126,8 @@ class Run:
         for record in self.trained:
             known = np.array([t is not None for t in record.compute_time])
             tau, t = (np.array(each, dtype=np.float64)[known] for each in (record.compute_time, record.upload_time))
-            counts = np.array(record.counts)[known]
-            timing = time_round(tau, t, total_bandwidth=1.0, link=link, duplicates=duplicates, counts=counts)
+            uploads = Uploads(ready_time=tau, upload_time=t, counts=np.array(record.counts)[known])
+            timing = time_round(uploads, total_bandwidth=1.0, link=link, duplicates=duplicates)
             times.append(timing.round_time)
         return np.array(times)
 

@@ -1,6 +1,6 @@
 """A table as a value: columns with units, rows of cells, notes. Renderers are beside it, one for each medium."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -70,8 +70,8 @@ class Table:
     ) -> "Table":
         """Return a table of headings and cells, either of which may be plain text.
 
-        The first column stands to the left and others to the right, unless a ``Column`` says otherwise. The value of a
-        cell that is plain text is the text, and none where it is NOTHING.
+        Text in the first column stands to the left, in others to the right, unless a ``Column`` says otherwise. The
+        value of a cell that is plain text is the text, and none where it is NOTHING.
         """
         return cls(
             tuple(
@@ -83,6 +83,19 @@ class Table:
             tuple(map(as_paragraph, notes)),
             marked,
         )
+
+    @classmethod
+    def from_columns(
+        cls,
+        columns: Mapping[str | Column, Sequence[str | Cell]],
+        *,
+        title: str = "",
+        notes: Iterable[str | Paragraph] = (),
+        marked: int | None = None,
+    ) -> "Table":
+        """Return the same of columns with their cells."""
+        rows = zip(*columns.values(), strict=True)
+        return cls.from_rows(list(columns), rows, title=title, notes=notes, marked=marked)
 
     def records(self) -> Iterator[dict[str, Value]]:
         """Yield the values of each row by the headings of their columns, as CSV, JSON and pandas have them."""
@@ -115,6 +128,6 @@ def as_cell(content: str | Cell) -> Cell:
     return EMPTY if content == NOTHING else Cell(content, content)
 
 
-def number(value: float, text_format: str) -> Cell:
+def number_cell(value: float, text_format: str) -> Cell:
     """Return a cell with a number, formatted as by ``format``."""
     return Cell(format(value, text_format), value)
