@@ -13,8 +13,8 @@ from fedtempo.experiments.config import (
     Experiment,
     ModelConfig,
     TimesConfig,
-    digest_of,
 )
+from fedtempo.experiments.identity import digest_of
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
@@ -119,7 +119,7 @@ def _fleet_and_channel(
     download = None if times.download is None else _draw(times, "download", times.download, size)
     fleet = Fleet(data.data_share, np.ones(size), compute, upload, download_time=download)
     varying = _with_absences(channel, traced or _varying(channel, fleet))
-    return fleet, varying if channel.told else UnknownTimes(varying)
+    return fleet, varying if channel.times_known else UnknownTimes(varying)
 
 
 def _compute_times(times: TimesConfig, size: int) -> Vector:
