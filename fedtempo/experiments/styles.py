@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedtempo.checks import Vector
+from fedtempo.policies.entry import DASH_DOT, DASH_DOT_DOT, DOTTED, LONG, SOLID, Dashes
+from fedtempo.policies.registry import traits
 
 # Okabe and Ito's colours, which the colour-blind tell apart; yellow comes last, since paper is white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-# On and off lengths in widths of the line, so that curves differ without colour too; () is solid.
-SOLID, LONG, DASH_DOT, DOTTED, DASH_DOT_DOT = (), (5.0, 1.5), (5.0, 1.5, 1.0, 1.5), (1.0, 1.2), (8, 1.5, 1, 1.5, 1, 1.5)
-DASHES: tuple[tuple[float, ...], ...] = (SOLID, LONG, DASH_DOT, DOTTED, DASH_DOT_DOT)
+DASHES: tuple[Dashes, ...] = (SOLID, LONG, DASH_DOT, DOTTED, DASH_DOT_DOT)
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "pentagon", "hexagon")  # by plotly's names
 SHADES = (0.0, 0.4, -0.35, 0.65)  # of variants of a policy: how far towards white, or black where negative
 DARK_PAGE, LEAST_CONTRAST = "#1a2126", 4.0
@@ -24,33 +24,14 @@ class Style:
     """How the curves of one group look."""
 
     colour: str
-    dashes: tuple[float, ...]
+    dashes: Dashes
     marker: str
 
 
-# The paper's policies and ours have the clearest colours. Most of the rivals' are Paul Tol's, for the colour-blind too.
-LOOKS = {
-    "tempo": Style("#D55E00", SOLID, "star"),
-    "proposed": Style("#0072B2", SOLID, "circle"),
-    "proposed-oracle": Style("#56B4E9", DASH_DOT_DOT, "square"),
-    "uniform": Style("#009E73", DASH_DOT, "triangle-up"),
-    "weighted": Style("#E69F00", LONG, "x"),
-    "statistical": Style("#CC79A7", DOTTED, "diamond"),
-    "full": Style("#000000", LONG, "cross"),
-    "oort": Style("#882255", LONG, "pentagon"),
-    "power-of-choice": Style("#999933", DASH_DOT, "hexagon"),
-    "fedcs": Style("#661100", DOTTED, "triangle-down"),
-    "tifl": Style("#332288", DASH_DOT_DOT, "triangle-left"),
-    "ocs": Style("#AA4499", DASH_DOT, "triangle-right"),
-    "clustered": Style("#44AA99", LONG, "hourglass"),
-    "kvib": Style("#CC6677", DASH_DOT_DOT, "bowtie"),
-    "fedbuff": Style("#777777", SOLID, "star-square"),
-}
-
-
 def look(policy: str) -> Style | None:
-    """Return how a policy of this package looks wherever it is drawn, None for others."""
-    return LOOKS.get(policy)
+    """Return how a policy looks wherever it is drawn, None for one without a colour of its own."""
+    entry = traits(policy)
+    return None if entry.colour is None else Style(entry.colour, entry.dashes, entry.marker)
 
 
 def styles(policies: Mapping[str, str]) -> dict[str, Style]:
@@ -80,7 +61,8 @@ def styles(policies: Mapping[str, str]) -> dict[str, Style]:
 def _variant(style: Style, number: int) -> Style:
     """Return the look of one of the variants of a policy, of the first its own."""
     share = SHADES[number % len(SHADES)]
-    dashes = DASHES[(DASHES.index(style.dashes) + number) % len(DASHES)]
+    first = DASHES.index(style.dashes) if style.dashes in DASHES else 0
+    dashes = DASHES[(first + number) % len(DASHES)] if number else style.dashes
     colour = _mixed(style.colour, "#ffffff" if share > 0 else "#000000", abs(share))
     return replace(style, colour=colour, dashes=dashes)
 
