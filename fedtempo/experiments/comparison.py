@@ -121,7 +121,7 @@ def _trained(run: Run) -> float:
 
 def _given(run: Run, time_limit: float | None, longest: float) -> float:
     """Return the time with which a late run enters."""
-    limit, end = _limit(run, time_limit), run.summary.get("end")
+    limit, end = _limit(run, time_limit), run.end
     if limit is None:
         return longest if end == "diverged" else _trained(run)
     return limit if end in ("diverged", "max_time") else min(limit, _trained(run))
