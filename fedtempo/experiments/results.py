@@ -15,7 +15,12 @@ from fedtempo.engine.records import End, Header, RoundRecord, Summary, find_runs
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
 
-ORACLES = ("proposed-oracle",)  # policies that know beforehand what others need pilots for
+ORACLES = ("proposed-oracle",)  # TEMPORARY until the registry knows traits
+
+
+def takes_pilots_for_granted(policy: str) -> bool:  # TEMPORARY until the registry knows traits
+    """Return whether a policy knows beforehand what others need pilots for."""
+    return policy in ORACLES
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +56,7 @@ class Run:
     @property
     def oracle(self) -> bool:
         """Whether its policy takes pilots for granted: that it has none is then no merit."""
-        return self.header.policy in ORACLES
+        return takes_pilots_for_granted(self.header.policy)
 
     @property
     def time_limit(self) -> float | None:
