@@ -2,7 +2,7 @@
 
     python benchmarks/constants.py setup1 --draws 1000:1010 --step-size 0.1 SMALL_COHORT=3 "SMALL_COHORT=5;FLOOR=0.2"
 
-Each variant names constants of tempo.py or novelty.py in fedtempo/policies; tempo as it is runs beside them,
+Each variant names constants of fedtempo/policies/tempo/constants.py; tempo as it is runs beside them,
 on the same draws (of data, times and training) at preset best. Prints a line for each: the geometric mean, in which
 runs that missed the target enter at the limit, the updates that arrived in a run, the seconds that each took, and
 every draw.
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from unittest.mock import patch
 
 import numpy as np
@@ -24,10 +23,9 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.leaderboard import GRIDS, LOOKS_APART
 from fedtempo.experiments.runner import make_simulation, one_thread
-from fedtempo.policies import novelty, tempo
+from fedtempo.policies.tempo import constants
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-MODULES = tempo, novelty
 BETWEEN_SEEDS = 10_000  # of one draw and the next
 
 
@@ -52,14 +50,13 @@ def outcome(
     return np.inf if reached is None else reached, updates, simulation.time
 
 
-def constants(variant: str) -> list[tuple[ModuleType, str, object]]:
-    """Return what a variant names: where each constant stands, and its value."""
-    found = []
+def named_in(variant: str) -> dict[str, object]:
+    """Return the constants that a variant names, and their values."""
+    found = {}
     for name, _, value in (part.partition("=") for part in variant.split(";") if part):
-        places = [module for module in MODULES if name.isupper() and hasattr(module, name)]
-        if not places:
-            raise SystemExit(f"a variant must name constants of tempo.py or novelty.py, got {name}")
-        found.append((places[0], name, ast.literal_eval(value)))
+        if not (name.isupper() and hasattr(constants, name)):
+            raise SystemExit(f"a variant must name constants of tempo, got {name}")
+        found[name] = ast.literal_eval(value)
     return found
 
 
@@ -67,8 +64,8 @@ def constants(variant: str) -> list[tuple[ModuleType, str, object]]:
 def changed(variant: str) -> Iterator[None]:
     """Give the constants that a variant names other values for a while."""
     with ExitStack() as stack:
-        for module, name, value in constants(variant):
-            stack.enter_context(patch.object(module, name, value))
+        for name, value in named_in(variant).items():
+            stack.enter_context(patch.object(constants, name, value))
         yield
 
 
@@ -89,7 +86,7 @@ def main() -> None:
     if given.policy != "tempo" and given.variants:
         parser.error(f"variants are of tempo, got {given.policy}")
     for variant in given.variants:
-        constants(variant)
+        named_in(variant)
     limit = GRIDS[given.setup].time_limit if given.limit is None else given.limit
     names = ("step_size", "cohort_size", "server_momentum")
     training = {name: value for name in names if (value := getattr(given, name)) is not None}

@@ -22,7 +22,7 @@ from fedtempo.fleet import Fleet
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.registry import make
-from fedtempo.policies.tempo import MOST_STEPS_WITH_ONE_Q
+from fedtempo.policies.tempo.constants import MOST_STEPS_WITH_ONE_Q
 from fedtempo.simulator.api import assemble
 from fedtempo.simulator.channel import StaticChannel
 

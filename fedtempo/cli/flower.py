@@ -140,11 +140,11 @@ def _run(
     """Start the federation, run, show what happens and end it; return all records."""
     from fedtempo.experiments.config import for_policy
     from fedtempo.flower.testbed.screen import NodesTable, live_table
-    from fedtempo.policies.proposed import PILOTS, PilotSettings
+    from fedtempo.policies.proposed import PILOTS, ProposedOptions
 
     training, options = for_policy(bed.experiment, policy)
     shown = NodesTable(bed.fleet, training, rounds, bed.model_bits)
-    pilots = PilotSettings(**options).max_rounds * len(PILOTS) if "losses" in options else 0
+    pilots = ProposedOptions(**options).max_rounds * len(PILOTS) if "losses" in options else 0
     with _explained(records), ExitStack() as at_the_end:
         with compiling_noted(), _said(f"starting a SuperLink and {bed.num_nodes} SuperNodes"):
             at_the_end.enter_context(bed)

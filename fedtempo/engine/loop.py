@@ -60,26 +60,6 @@ class LoopSettings:
     seed: int
 
 
-@dataclass(slots=True)
-class _Values:  # TEMPORARY until policies keep a state
-    values: dict[str, object]
-
-
-class _Adapted:  # TEMPORARY until policies keep a state
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.server_memory, self.memory_bits = getattr(policy, "server_memory", False), getattr(policy, "memory_bits", 32)
-        self.plan, self.observe = policy.plan, policy.observe
-
-    @property
-    def state(self):
-        return _Values(self.policy.state()) if hasattr(self.policy, "restore") else None
-
-    @state.setter
-    def state(self, state) -> None:
-        self.policy.restore(state.values)
-
-
 class Loop:
     """One run: a policy, a model and those who train it, under their clock.
 
@@ -91,7 +71,7 @@ class Loop:
         self, settings: LoopSettings, clients: Clients, initial: Parameters, initial_buffers: Buffers = NO_BUFFERS
     ) -> None:
         """Stand at w₀, at time 0."""
-        self.fleet, self.policy, self.clients = settings.fleet, _Adapted(settings.policy), clients
+        self.fleet, self.policy, self.clients = settings.fleet, settings.policy, clients
         self.training, self.stop, self.seed = settings.training, settings.stop, settings.seed
         self.aggregator = Aggregator(
             self.fleet.data_share,
@@ -149,13 +129,15 @@ class Loop:
 
     def save(self) -> Arrays:
         """Return all that a resumed run needs."""
-        return write_states(self._parts())
+        return write_states(self.parts)
 
     def resume(self, arrays: Arrays) -> None:
         """Take up what ``save`` returned."""
-        read_states(self._parts(), arrays)
+        read_states(self.parts, arrays)
 
-    def _parts(self) -> dict[str, Stateful]:
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """All that learns or moves on in a run, by name."""
         return {"loop": self, "server": self.aggregator, "policy": self.policy, **self.clients.parts}
 
     def _begin(self) -> None:

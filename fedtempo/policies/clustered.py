@@ -11,18 +11,19 @@ The algorithm fills one distribution after another, with the clients in descendi
 length K p_i end to end on a line from 0 to K: distribution k is the unit from k to k + 1, and r_ki is the length of
 client i in it. So a draw is a point in each unit, and the K × N matrix is never built.
 
-Where clients come and go, the line is laid anew from those who are there, and weights are divided by the response
-probability; the paper has everyone always there. Its Algorithm 2, which clusters clients by the similarity of their
-updates, is not here: it needs the updates themselves, and a policy is told only their norms.
+Where clients come and go, the line is laid anew from those who are available, and weights are divided by the response
+probability; in the paper everyone is always available. Its Algorithm 2, which clusters clients by the similarity of
+their updates, is not here: it needs the updates themselves, and a policy knows only their norms.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_count
-from fedtempo.policies.availability import Attentive, Presence
-from fedtempo.policies.options import checked_options
+from fedtempo.policies.availability import AvailabilityState, LearnsAvailability
+from fedtempo.policies.options import NoOptions, read_options
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan
 
 
@@ -40,28 +41,33 @@ def lay_out(data_share: Vector, cohort_size: int) -> Line:
     return Line(order, cohort_size * (ends / ends[-1]))
 
 
-class ClusteredSampling(Attentive):
+class ClusteredSampling(LearnsAvailability):
     """Draw one client from each of K distributions of equal weight; a client drawn several times counts so."""
 
     def __init__(self, setting: PolicySetting) -> None:
-        """Fill the distributions; there are no options."""
-        checked_options(setting, {})
+        """Take the fleet and K; there are no options."""
+        read_options(NoOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
-        self.line = lay_out(self.fleet.data_share, self.cohort_size)
-        self.presence = Presence(len(self.fleet))
+        self.state = AvailabilityState.at_first(len(self.fleet))
+
+    @cached_property
+    def line(self) -> Line:
+        """The distributions while everyone is available."""
+        return lay_out(self.fleet.data_share, self.cohort_size)
 
     def plan(self, context: RoundContext) -> RoundPlan:
         """Draw a point in each unit of the line."""
-        self.presence.look(context)
-        there = context.there(len(self.fleet))
-        share = self.fleet.data_share[there]
-        line = self.line if len(there) == len(self.fleet) else lay_out(share, self.cohort_size)
+        self.availability.look(context)
+        available = context.available_clients(len(self.fleet))
+        share = self.fleet.data_share[available]
+        line = self.line if len(available) == len(self.fleet) else lay_out(share, self.cohort_size)
         points = np.arange(self.cohort_size) + context.rng.random(self.cohort_size)
-        places = np.searchsorted(line.ends, points, side="right").clip(max=len(there) - 1)  # a point may round up to K
-        members, counts = np.unique(there[line.order[places]], return_counts=True)
+        # A point may round up to K.
+        places = np.searchsorted(line.ends, points, side="right").clip(max=len(available) - 1)
+        members, counts = np.unique(available[line.order[places]], return_counts=True)
         return RoundPlan(
             members=members,
             counts=counts,
-            weights=counts * (share.sum() / self.cohort_size) / self.presence.response(members),
-            note=self.presence.note(context, self.fleet.data_share),
+            weights=counts * (share.sum() / self.cohort_size) / self.availability.response(members),
+            note=self.availability.note(context, self.fleet.data_share),
         )

@@ -12,50 +12,68 @@ unless ``sampling`` is "uniform". The server's step size is 1.
 The aggregate is not exactly unbiased. An update counts once for each start, so with draws in proportion to the data
 share and weights 1/K (or uniform draws and weights p_i N/K) a client contributes in proportion to its data only if it
 can always be drawn. Clients in flight cannot, so slow ones, and with weighted draws large ones, contribute too little.
-Stale updates are discounted on top, and nothing makes up for clients that are seldom there.
+Stale updates are discounted on top, and nothing makes up for clients that are seldom available.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedtempo.checks import InputError, check_choice, check_count, check_nonnegative
-from fedtempo.policies.options import checked_options
-from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext, RoundReport
-
-OPTIONS = {"concurrency": None, "sampling": "weighted", "staleness_exponent": 0.5}
+from fedtempo.policies.options import read_options
+from fedtempo.policies.policy import BufferedPlan, Policy, PolicySetting, RoundContext, RoundReport
 
 
-class FedBuff:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedBuffOptions:
+    """Of ``fedbuff``."""
+
+    concurrency: int | None = None  # M, clients in flight; None: 2K
+    sampling: str = "weighted"  # draws by data share, or "uniform"
+    staleness_exponent: float = 0.5  # a
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.concurrency is not None:
+            check_count("concurrency", self.concurrency)
+        check_nonnegative("staleness_exponent", self.staleness_exponent)
+        check_choice("sampling", self.sampling, ("weighted", "uniform"))
+
+
+@dataclass(eq=False, slots=True)
+class FedBuffState:
+    """What must survive between rounds."""
+
+    in_flight: int = 0  # clients
+
+
+class FedBuff(Policy):
     """Keep M clients in flight, and step whenever K updates have arrived."""
 
     def __init__(self, setting: PolicySetting) -> None:
-        """Read the options: ``concurrency`` M, ``sampling`` "weighted" or "uniform", ``staleness_exponent`` a."""
-        options = checked_options(setting, OPTIONS)
-        concurrency = options["concurrency"]
-        if concurrency is None:
-            concurrency = 2 * setting.cohort_size
-        elif check_count("concurrency", concurrency) < setting.cohort_size:
+        """Read the options."""
+        options = read_options(FedBuffOptions, setting.options)
+        concurrency = 2 * setting.cohort_size if options.concurrency is None else options.concurrency
+        if concurrency < setting.cohort_size:
             raise InputError(
                 name="concurrency", rule=f"be at least cohort_size, {setting.cohort_size}", got=f"{concurrency}"
             )
-        self.staleness_exponent = check_nonnegative("staleness_exponent", options["staleness_exponent"])
-        sampling = check_choice("sampling", options["sampling"], ("weighted", "uniform"))
+        self.staleness_exponent = float(options.staleness_exponent)
         share, size = setting.fleet.data_share, len(setting.fleet)
         self.size, self.concurrency, self.buffer = size, min(concurrency, size), min(setting.cohort_size, size)
-        self.chance = share if sampling == "weighted" else np.full(size, 1 / size)
+        self.chance = share if options.sampling == "weighted" else np.full(size, 1 / size)
         self.weights = share / self.chance / self.buffer
-        self.in_flight = 0
+        self.state = FedBuffState()
 
     def plan(self, context: RoundContext) -> BufferedPlan:
-        """Fill up the flight with clients that are there and idle."""
-        idle = context.there(self.size)
-        free = min(self.concurrency - self.in_flight, len(idle))
+        """Let as many idle clients start as keeps M in flight."""
+        idle = context.available_clients(self.size)
+        free = min(self.concurrency - self.state.in_flight, len(idle))
         start = idle[:0]
         if free:
             chance = self.chance[idle] / self.chance[idle].sum()
             start = np.sort(context.rng.choice(idle, free, replace=False, p=chance))
-        self.in_flight += len(start)
+        self.state.in_flight += len(start)
         return BufferedPlan(
             start=start,
             weights=self.weights[start],
@@ -65,12 +83,4 @@ class FedBuff:
 
     def observe(self, report: RoundReport) -> None:
         """Count who is no longer in flight: those who arrived, and those who failed to start."""
-        self.in_flight -= len(report.plan.members)
-
-    def state(self) -> dict[str, Any]:
-        """Return how many are in flight."""
-        return {"in_flight": self.in_flight}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take it up."""
-        self.in_flight = state["in_flight"]
+        self.state.in_flight -= len(report.plan.members)

@@ -1,7 +1,7 @@
 """FedCS: as many clients as can finish before a deadline, the fastest first.
 
 T. Nishio, R. Yonetani, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge", ICC 2019.
-Each round a random share C of the clients tell their resources. The server sends the model to all members at once, in
+Each round a random share C of the clients report their resources. The server sends the model to all members at once, in
 T^d = max t^d_i seconds; they compute at the same time, and upload one after another. Θ, the seconds from there until
 the last upload so far has ended, grows with the next client k by
 
@@ -25,46 +25,67 @@ Where this departs from the paper:
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_count, check_fraction, check_positive
 from fedtempo.fleet import Fleet
-from fedtempo.policies.fixed import Forgetful
-from fedtempo.policies.options import checked_options
-from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan
+from fedtempo.policies.options import read_options
+from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, Stateless
 
 FRACTION = 0.1  # C of the paper
 ROUNDING = 1e-9  # K equal clients take just the default deadline
 
 
-class FedCS(Forgetful):
-    """Greedily fill the time until the deadline, from random candidates. Options: ``fraction`` C, ``deadline``."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedCSOptions:
+    """Of ``fedcs``."""
+
+    fraction: float | None = None  # C, of the clients; None: a tenth, but at least 2K of them
+    deadline: float | None = None  # T_round, seconds; None: what K clients with median times take
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.fraction is not None:
+            check_positive("fraction", check_fraction("fraction", self.fraction))
+        if self.deadline is not None:
+            check_positive("deadline", self.deadline)
+
+
+class FedCS(Stateless):
+    """Greedily fill the time until the deadline, from random candidates."""
 
     def __init__(self, setting: PolicySetting) -> None:
-        """Check the options, and find the defaults."""
-        options = checked_options(setting, {"fraction": None, "deadline": None})
+        """Read the options."""
+        self.options = read_options(FedCSOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
-        size, fraction, deadline = len(self.fleet), options["fraction"], options["deadline"]
-        if fraction is None:
-            self.candidates = max(math.ceil(FRACTION * size), 2 * self.cohort_size)
-        else:
-            check_positive("fraction", check_fraction("fraction", fraction))
-            self.candidates = max(math.ceil(fraction * size - ROUNDING), 1)
-        if deadline is None:
-            times = _times(self.fleet, self.fleet.compute_time, self.fleet.upload_time)
-            download, compute, upload = (float(np.median(values)) for values in times)
-            self.deadline = download + compute + self.cohort_size * upload
-        else:
-            self.deadline = check_positive("deadline", deadline)
+
+    @property
+    def candidates(self) -> int:
+        """How many clients are asked for their resources."""
+        if self.options.fraction is None:
+            return max(math.ceil(FRACTION * len(self.fleet)), 2 * self.cohort_size)
+        return max(math.ceil(self.options.fraction * len(self.fleet) - ROUNDING), 1)
+
+    @cached_property
+    def deadline(self) -> float:
+        """T_round, seconds."""
+        if self.options.deadline is not None:
+            return float(self.options.deadline)
+        times = _times(self.fleet, self.fleet.compute_time, self.fleet.upload_time)
+        download, compute, upload = (float(np.median(values)) for values in times)
+        return download + compute + self.cohort_size * upload
 
     def plan(self, context: RoundContext) -> RoundPlan:
         """Ask random candidates, and take those who fit."""
         tau = self.fleet.compute_time if context.compute_time is None else context.compute_time
         t = self.fleet.upload_time if context.upload_time is None else context.upload_time
-        there = context.there(len(self.fleet))
-        asked = context.rng.choice(there, min(self.candidates, there.size), replace=False) if there.size else there
+        asked = context.available_clients(len(self.fleet))
+        if asked.size:
+            asked = context.rng.choice(asked, min(self.candidates, asked.size), replace=False)
         download, compute, upload = _times(self.fleet, tau, t)
         schedule = select_greedily(download[asked], compute[asked], upload[asked], self.deadline)
         members = np.sort(asked[schedule.places])

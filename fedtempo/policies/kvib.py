@@ -19,68 +19,88 @@ so do the norms; ω then hardly outgrows γ, and π stays near K/N.
 
 Departures from the paper: G² is a mean where the theory has a bound; the authors' code has it set by hand. That code
 also takes q in proportion to ω + γ, without the root; here the root stands, which solves the problem above. Where
-clients come and go, q is solved for those who are there, and both p_i/π_i and a²/π_i are divided by the response
+clients come and go, q is solved for those who are available, and both p_i/π_i and a²/π_i are divided by the response
 probability. The round is empty where nobody's lot falls.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_count, check_fraction, check_positive
-from fedtempo.policies.availability import Presence
-from fedtempo.policies.options import checked_options
-from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.availability import Availability, AvailabilityState
+from fedtempo.policies.options import read_options
+from fedtempo.policies.policy import Policy, PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.theory.inclusion import inclusion_with_sum
 
 
-class KVib:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KVibOptions:
+    """Of ``kvib``."""
+
+    theta: float = 0.3  # share of the draws that is uniform
+    gamma: float | None = None  # regulariser, in units of a squared update norm; None: from the first updates
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_fraction("theta", check_positive("theta", self.theta))
+        if self.gamma is not None:
+            check_positive("gamma", self.gamma)
+
+
+@dataclass(eq=False, slots=True)
+class KVibState:
+    """What was learned."""
+
+    gamma: float | None  # γ, once it is known
+    feedback: Vector  # ω of each client
+    availability: AvailabilityState
+
+
+class KVib(Policy):
     """Include each client independently, more often the larger its updates were."""
 
+    state: KVibState
+
     def __init__(self, setting: PolicySetting) -> None:
-        """Check the options; nothing is known yet."""
-        options = checked_options(setting, {"theta": 0.3, "gamma": None})
-        self.theta = check_fraction("theta", check_positive("theta", options["theta"]))
-        self.gamma = None if options["gamma"] is None else check_positive("gamma", options["gamma"])
+        """Read the options; nothing is known yet."""
+        options = read_options(KVibOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
-        self.feedback = np.zeros(len(self.fleet))  # ω
-        self.presence = Presence(len(self.fleet))
+        self.theta, size = float(options.theta), len(self.fleet)
+        gamma = None if options.gamma is None else float(options.gamma)
+        self.state = KVibState(gamma, np.zeros(size), AvailabilityState.at_first(size))
+
+    @property
+    def availability(self) -> Availability:
+        """Who was available and reported so far."""
+        return Availability(self.state.availability)
 
     def plan(self, context: RoundContext) -> RoundPlan:
-        """Draw each client that is there on its own."""
-        self.presence.look(context)
-        there = context.there(len(self.fleet))
-        pi = self.inclusion(there)
-        included = context.rng.random(len(there)) < pi
-        members = there[included]
+        """Draw each available client on its own."""
+        self.availability.look(context)
+        available = context.available_clients(len(self.fleet))
+        pi = self.inclusion(available)
+        included = context.rng.random(len(available)) < pi
+        members = available[included]
         return RoundPlan(
             members=members,
-            weights=self.fleet.data_share[members] / (pi[included] * self.presence.response(members)),
-            note=self.presence.note(context, self.fleet.data_share),
+            weights=self.fleet.data_share[members] / (pi[included] * self.availability.response(members)),
+            note=self.availability.note(context, self.fleet.data_share),
         )
 
     def inclusion(self, clients: Integers) -> Vector:
-        """Return π of the clients that are there."""
-        q = inclusion_with_sum(np.sqrt(self.feedback[clients] + (self.gamma or 1.0)), self.cohort_size)
+        """Return π of the available clients."""
+        q = inclusion_with_sum(np.sqrt(self.state.feedback[clients] + (self.state.gamma or 1.0)), self.cohort_size)
         return np.asarray((1 - self.theta) * q + self.theta * min(self.cohort_size / len(clients), 1.0))
 
     def observe(self, report: RoundReport) -> None:
-        """Add to ω what the members tell; the first of them set γ."""
-        self.presence.observe(report)
-        answered = ~report.failed
-        members = report.plan.members[answered]
+        """Add to ω what the members report; the first of them set γ."""
+        state, reported = self.state, ~report.failed
+        self.availability.observe(report)
+        members = report.plan.members[reported]
         share = self.fleet.data_share[members]
-        squares = (share * report.update_norm[answered]) ** 2
-        if self.gamma is None and squares.any():
+        squares = (share * report.update_norm[reported]) ** 2
+        if state.gamma is None and squares.any():
             size = len(self.fleet)
-            self.gamma = float(squares.mean()) * size / (self.theta * min(self.cohort_size, size))
-        self.feedback[members] += squares * (report.plan.weights[answered] / share)  # a²/π: the weight is p/π
-
-    def state(self) -> dict[str, Any]:
-        """Return what was learned."""
-        return {"gamma": self.gamma, "feedback": self.feedback.tolist(), "presence": self.presence.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take it up."""
-        self.gamma, self.feedback = state["gamma"], np.array(state["feedback"])
-        self.presence.restore(state["presence"])
+            state.gamma = float(squares.mean()) * size / (self.theta * min(self.cohort_size, size))
+        state.feedback[members] += squares * (report.plan.weights[reported] / share)  # a²/π: the weight is p/π

@@ -2,7 +2,7 @@
 
 W. Chen, S. Horváth and P. Richtárik, "Optimal Client Sampling for Federated Learning", TMLR 2022.
 
-All clients compute and tell u_i = w_i ‖Δ_i‖. Each then uploads independently of the others with probability π_i, K of
+All clients compute and report u_i = w_i ‖Δ_i‖. Each then uploads independently of the others with probability π_i, K of
 them in expectation, and counts with w_i/π_i, so the aggregate is unbiased. Its variance Σ u_i² (1/π_i - 1) is least
 for the π of the paper's equation (7). Algorithm 2 of the paper (AOCS) comes close to it by a few sums over clients, as
 secure aggregation allows them; ``approximate`` takes that one, with four passes at most, as the authors do.
@@ -11,64 +11,96 @@ The price is time: a round waits until the slowest has computed, and only the up
 many clients compute that are drawn uniformly each round, as in the paper's experiments; the weights make up for it.
 
 Departures from the paper: where clients come and go, w_i is the data share divided by the response probability; who
-does not tell its norm counts as away. A
-client whose update is (nearly) zero keeps a tiny probability, so that weights are finite and unbiased for every client.
+does not report its norm counts as absent. A client whose update is (nearly) zero keeps a tiny probability, so that
+weights are finite and unbiased for every client.
 The round is empty where nobody's lot falls, which the paper allows too.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector, check_count
-from fedtempo.policies.availability import Attentive, Presence
-from fedtempo.policies.options import checked_options
-from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan
+from fedtempo.policies.availability import Availability, AvailabilityState
+from fedtempo.policies.options import check_switch, read_options
+from fedtempo.policies.policy import Policy, PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
 from fedtempo.theory.inclusion import inclusion_with_sum, relative
 
 PASSES = 4  # of sums in AOCS, as in the authors' experiments
 BROKEN = 1e100  # norm of an update that is no longer finite: it is sent, and the engine sees that training diverged
 
 
-class OptimalClientSampling(Attentive):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OCSOptions:
+    """Of ``ocs``."""
+
+    candidates: int | None = None  # clients that compute; None: everyone
+    approximate: bool = False  # π by sums alone, AOCS
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.candidates is not None:
+            check_count("candidates", self.candidates)
+        check_switch("approximate", self.approximate)
+
+
+@dataclass(eq=False, slots=True)
+class OCSState:
+    """What was learned, and whom this round's probe asks."""
+
+    asked: Integers
+    availability: AvailabilityState
+
+
+class OptimalClientSampling(Policy):
     """Ask for the norms of updates, then include each client with the probability of least variance."""
 
+    state: OCSState
+
     def __init__(self, setting: PolicySetting) -> None:
-        """Check the options."""
-        options = checked_options(setting, {"candidates": None, "approximate": False})
+        """Read the options."""
+        options = read_options(OCSOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
-        self.candidates: int | None = options["candidates"]
-        if self.candidates is not None and check_count("candidates", self.candidates) < self.cohort_size:
+        self.candidates = options.candidates
+        if self.candidates is not None and self.candidates < self.cohort_size:
             raise InputError(
                 name="candidates",
                 rule=f"be at least the cohort size {self.cohort_size}",
                 got=f"{self.candidates}",
                 remedy="leave it out to let everybody compute",
             )
-        if not isinstance(options["approximate"], bool):
-            raise InputError(name="approximate", rule="be true or false", got=repr(options["approximate"]))
-        self.inclusion = approximate_inclusion if options["approximate"] else inclusion_with_sum
-        self.presence = Presence(len(self.fleet))
-        self.asked: Integers = np.empty(0, dtype=np.int64)  # in this round
+        self.inclusion = approximate_inclusion if options.approximate else inclusion_with_sum
+        self.state = OCSState(np.empty(0, dtype=np.int64), AvailabilityState.at_first(len(self.fleet)))
+
+    @property
+    def availability(self) -> Availability:
+        """Who was available and reported so far."""
+        return Availability(self.state.availability)
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe:
         """Let the candidates compute; then draw who uploads."""
-        there = context.there(len(self.fleet))
+        state, available = self.state, context.available_clients(len(self.fleet))
         if context.answers is None:
-            self.presence.look(context)
-            self.asked = there
-            if self.candidates is not None and self.candidates < len(there):
-                self.asked = np.sort(context.rng.choice(there, self.candidates, replace=False))
-            return Probe(clients=self.asked, ask="update_norm")
+            self.availability.look(context)
+            state.asked = available
+            if self.candidates is not None and self.candidates < len(available):
+                state.asked = np.sort(context.rng.choice(available, self.candidates, replace=False))
+            return Probe(clients=state.asked, ask="update_norm")
         answered = ~np.isnan(context.answers)
-        self.presence.look_again(self.asked[~answered])
-        able = self.asked[answered]
-        weights = self.fleet.data_share[able] / self.presence.response(able) * (len(there) / len(self.asked))
+        self.availability.count_absent(state.asked[~answered])
+        able = state.asked[answered]
+        weights = self.fleet.data_share[able] / self.availability.response(able) * (len(available) / len(state.asked))
         pi = self.inclusion(weights * np.minimum(context.answers[answered], BROKEN), self.cohort_size)
         included = context.rng.random(len(pi)) < pi
         return RoundPlan(
             members=able[included],
             weights=weights[included] / pi[included],
-            note=self.presence.note(context, self.fleet.data_share),
+            note=self.availability.note(context, self.fleet.data_share),
         )
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn who reported."""
+        self.availability.observe(report)
 
 
 def approximate_inclusion(importance: Vector, expected: int, passes: int = PASSES) -> Vector:

@@ -1,13 +1,14 @@
-"""The seam between policies and engines: what a policy is told, what it decides, what it learns of the outcome."""
+"""The seam between policies and engines: what a policy knows, what it decides, what it learns of the outcome."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import (
+    Booleans,
     InputError,
     Integers,
     Vector,
@@ -19,8 +20,11 @@ from fedtempo.checks import (
     check_positive,
 )
 from fedtempo.fleet import Fleet
+from fedtempo.state import NoState
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
+
+MemoryBits: TypeAlias = Literal[8, 32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -32,22 +36,26 @@ class RoundContext:
     step_size: float  # η of the engine's schedule
     local_steps: int  # E of the engine's settings
     rng: np.random.Generator  # the policy's own stream for this round
-    available: npt.NDArray[np.bool_] | None = None  # who can start: somebody, unless all fly; None: everyone
-    compute_time: Vector | None = None  # current or forecast τ, where the channel tells
+    available: Booleans | None = None  # who can start: somebody, unless all are in flight; None: everyone
+    compute_time: Vector | None = None  # current or forecast τ, where the channel reports it
     upload_time: Vector | None = None  # and t
-    answers: Vector | None = None  # to the probe, if the policy asked for one; NaN: none
+    answers: Vector | None = None  # to the probe, if the policy asked for one; NaN: no answer
+
+    def available_clients(self, size: int) -> Integers:
+        """Return the clients that can start now, out of ``size`` in the fleet."""
+        return np.arange(size) if self.available is None else np.flatnonzero(self.available)
 
     def there(self, size: int) -> Integers:
-        """Return the clients that are there, of so many."""
-        return np.arange(size) if self.available is None else np.flatnonzero(self.available)
+        """Return ``available_clients(size)``, by the name that earlier policies call it."""
+        return self.available_clients(size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Probe:
     """A question to some clients before the round is planned; the engine charges the time that it takes.
 
-    ``loss``: each evaluates F_i of the current model. ``update_norm``: each runs its local steps and tells ‖Δ_i‖; those
-    planned afterwards need not compute again.
+    ``loss``: each evaluates F_i of the current model. ``update_norm``: each runs its local steps and reports ‖Δ_i‖;
+    those planned afterwards need not compute again.
     """
 
     clients: Integers  # distinct
@@ -76,13 +84,13 @@ class RoundPlan:
     local_steps: int | Integers | None = None  # None: the engine's E
     step_size: float | Vector | None = None  # of local training alone; None: the engine's schedule
     step_factor: float = 1.0  # of the schedule's η in this round, of those who start and of the server's step
-    average: bool = False  # whether those who answer take over the weight of those who fail
+    average: bool = False  # whether those who report take over the weight of those who fail
     deadline: float | None = None  # seconds after which the round ends without those who are late
     evaluate: bool = False  # the policy needs the loss after this round
     phase: str = "train"  # "train", or the name of a pilot, whose time is reported apart
     follow_memory: bool = True  # of the server, where it has one; False: it is only kept up to date
     forget: Integers | None = None  # clients of whom it is to remember nothing from now on
-    note: Mapping[str, Any] | None = None  # goes into the records
+    note: Mapping[str, object] | None = None  # goes into the records
 
     def __post_init__(self) -> None:
         """Check what the engine relies on, and turn lists into arrays."""
@@ -90,9 +98,9 @@ class RoundPlan:
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "weights", _for_each("weights", self.weights, members, above=-np.inf))
         for name in ("counts", "bandwidth", "local_steps", "step_size"):
-            given = getattr(self, name)
-            if given is not None:
-                values = _for_each(name, given, members, above=0.0, whole=name in ("counts", "local_steps"))
+            plain = getattr(self, name)
+            if plain is not None:
+                values = _for_each(name, plain, members, above=0.0, whole=name in ("counts", "local_steps"))
                 object.__setattr__(self, name, values)
         check_positive("step_factor", self.step_factor)
         if self.forget is not None:
@@ -100,8 +108,8 @@ class RoundPlan:
         if self.deadline is not None:
             check_positive("deadline", self.deadline)
 
-    def weights_of(self, answered: npt.NDArray[np.bool_]) -> Vector:
-        """Return the weights of those who answered."""
+    def weights_of(self, answered: Booleans) -> Vector:
+        """Return the weights of those who reported."""
         weights = self.weights[answered]
         return weights * (self.weights.sum() / weights.sum()) if self.average and weights.size else weights
 
@@ -112,9 +120,9 @@ class BufferedPlan:
 
     Those who start train from the current model and upload over the shared link, first come, first served, whatever the
     link of synchronous rounds is. The round ends when ``wait_for`` updates have arrived, or all that are in flight; the
-    others stay in flight and are not available meanwhile; who has started arrives, even if it is away in between. The
+    others stay in flight and are not available meanwhile; who has started arrives, even if it is absent in between. The
     report's plan names the clients whose updates arrived, with the weights that these had in the end, and those who
-    failed because they were not there when they should start.
+    failed because they were not available when they should start.
     """
 
     start: Integers  # distinct clients, none of them in flight; may be empty while others are
@@ -125,7 +133,7 @@ class BufferedPlan:
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     follow_memory: bool = True  # as in a RoundPlan
     forget: Integers | None = None  # as in a RoundPlan
-    note: Mapping[str, Any] | None = None  # goes into the records
+    note: Mapping[str, object] | None = None  # goes into the records
 
     def __post_init__(self) -> None:
         """Check what the engine relies on, and turn lists into arrays."""
@@ -148,7 +156,7 @@ MEASURED = (
     "mean_gradient_norm",
     "update_norm",
     "mean_loss",
-)  # of each member, in a RoundReport
+)  # in a RoundReport, by member
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -166,7 +174,7 @@ class RoundReport:
     mean_gradient_norm: Vector
     update_norm: Vector
     mean_loss: Vector
-    failed: npt.NDArray[np.bool_]
+    failed: Booleans
     residual_norm: Vector  # ‖Δ_i/η - y_i‖: what is new in each direction; y_i = 0 without a server memory
     aggregate_norm: float  # ‖Σ weight Δ‖, from which the signal s² can be estimated
     direction_norm: float  # ‖d‖ of the server's step w ← w + η d, memory included, momentum not
@@ -184,16 +192,31 @@ class RoundReport:
 class Policy(Protocol):
     """Decides who trains, how often and with what bandwidth.
 
-    It may also have ``state() -> dict`` of JSON values and ``restore(state)``: a run that was killed then goes on from
-    where it was, to the byte. Without them it starts again. A policy that counts on the server's memory of updates says
-    so by ``server_memory = True``, and by ``memory_bits = 8`` where a quarter of its size is to do.
+    ``state`` is one dataclass with all that the policy learned (``fedtempo.state`` says what it may hold). A run that
+    was stopped makes the policy anew from the same setting, assigns the state that was saved, and goes on to the byte.
+    So whatever else a policy has is a setting, or follows from its state. None instead of a dataclass means that
+    nothing can be carried over, and that a run which was stopped starts again. Inherit from this class for the
+    defaults.
     """
+
+    state: Any
+    server_memory: bool = False  # whether the policy counts on the server's memory of each client's last direction
+    memory_bits: MemoryBits = 32  # of a number in that memory; 8: a quarter of its size
 
     def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
         """Plan the next round, or ask for something first."""
 
     def observe(self, report: RoundReport) -> None:
         """Learn what came of it."""
+
+
+class Stateless(Policy):
+    """A policy that learns nothing."""
+
+    state = NoState()
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -205,7 +228,7 @@ class PolicySetting:
     link: LinkMode = "paper"  # how members share the bandwidth
     duplicates: Duplicates = "paper"
     server_momentum: float = 0.0
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
+    options: Mapping[str, object] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
 
 
@@ -217,7 +240,9 @@ def _distinct(name: str, clients: npt.ArrayLike) -> Integers:
     return numbers
 
 
-def _for_each(name: str, values: npt.ArrayLike, members: Integers, *, above: float, whole: bool = False) -> Any:  # noqa: ANN401
+def _for_each(
+    name: str, values: npt.ArrayLike, members: Integers, *, above: float, whole: bool = False
+) -> Vector | Integers:
     """Return one finite number for each member; one number alone holds for all."""
     numbers = as_integers(name, values) if whole else as_numbers(name, values)
     if numbers.ndim > 1 or numbers.shape not in ((), members.shape):

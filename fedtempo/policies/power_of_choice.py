@@ -8,31 +8,52 @@ averaged with equal weights. Larger d is greedier; with d = K this is sampling b
 The aggregate is biased towards clients with large losses, as the paper intends.
 
 Where this departs from the paper: the time in which candidates evaluate their losses is charged, by the engine. Where
-there is no choice, since at most K candidates are there, nobody is asked, which changes nothing but the time.
+there is no choice, since at most K candidates are available, nobody is asked, which changes nothing but the time.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, check_count
-from fedtempo.policies.fixed import Forgetful
-from fedtempo.policies.options import checked_options
-from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan
+from fedtempo.policies.options import read_options
+from fedtempo.policies.policy import Policy, PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
 
 
-class PowerOfChoice(Forgetful):
-    """Ask d candidates for their losses; the K largest train. ``candidates`` is d, twice the cohort if not given."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PowerOfChoiceOptions:
+    """Of ``power-of-choice``."""
+
+    candidates: int | None = None  # d; None: twice the cohort
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.candidates is not None:
+            check_count("candidates", self.candidates)
+
+
+@dataclass(eq=False, slots=True)
+class PowerOfChoiceState:
+    """Whom this round's probe asks; nothing is learned."""
+
+    asked: Integers
+
+
+class PowerOfChoice(Policy):
+    """Ask d candidates for their losses; the K largest train."""
+
+    state: PowerOfChoiceState
 
     def __init__(self, setting: PolicySetting) -> None:
-        """Check d."""
-        options = checked_options(setting, {"candidates": None})
+        """Read the options."""
+        options = read_options(PowerOfChoiceOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
-        given = options["candidates"]
-        self.candidates = 2 * self.cohort_size if given is None else check_count("candidates", given)
+        self.candidates = 2 * self.cohort_size if options.candidates is None else options.candidates
         if self.candidates < self.cohort_size:
             raise InputError(
                 name="candidates", rule=f"be at least the cohort of {self.cohort_size}", got=f"{self.candidates}"
             )
-        self.asked: Integers = np.empty(0, dtype=np.int64)  # in this round: nothing to carry over to the next
+        self.state = PowerOfChoiceState(np.empty(0, dtype=np.int64))
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe:
         """Draw candidates and ask them, then take those with the largest losses."""
@@ -40,16 +61,17 @@ class PowerOfChoice(Forgetful):
             # Who did not answer comes last.
             losses = np.where(np.isnan(context.answers), -np.inf, context.answers)
             order = np.lexsort((context.rng.random(losses.size), -losses))
-            return self._train(self.asked[order[: self.cohort_size]])
-        there = context.there(len(self.fleet))
-        if there.size <= self.cohort_size:
-            return self._train(there)
-        share = self.fleet.data_share[there]
-        count = min(self.candidates, there.size)
-        self.asked = context.rng.choice(there, count, replace=False, p=share / share.sum())
-        if count <= self.cohort_size:
-            return self._train(self.asked)
-        return Probe(clients=self.asked, ask="loss")
+            return self._train(self.state.asked[order[: self.cohort_size]])
+        available = context.available_clients(len(self.fleet))
+        if available.size <= self.cohort_size:
+            return self._train(available)
+        share = self.fleet.data_share[available]
+        count = min(self.candidates, available.size)
+        asked = self.state.asked = context.rng.choice(available, count, replace=False, p=share / share.sum())
+        return self._train(asked) if count <= self.cohort_size else Probe(clients=asked, ask="loss")
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn nothing."""
 
     def _train(self, clients: Integers) -> RoundPlan:
         return RoundPlan(

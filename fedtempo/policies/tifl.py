@@ -19,120 +19,148 @@ Where this departs from the paper:
 - By default there are five tiers, but fewer where they would hold less than K clients.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtempo.checks import Integers, Vector, check_count
-from fedtempo.policies.options import checked_options
-from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
-from fedtempo.policies.times import Durations
+from fedtempo.checks import Booleans, Integers, Vector, check_count
+from fedtempo.fleet import Fleet
+from fedtempo.policies.options import read_options
+from fedtempo.policies.policy import Policy, PolicySetting, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.times import Durations, TimesState
 
 TIERS = 5
 
 
-class TiFL:
-    """Draw a tier, then clients in it. Options: how many ``tiers``, ``interval`` I, ``credits`` of the fastest tier."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TiFLOptions:
+    """Of ``tifl``."""
+
+    tiers: int | None = None  # None: five, fewer where they would hold less than K clients
+    interval: int = 10  # I, rounds
+    credits: int = 500  # rounds of the fastest tier
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.tiers is not None:
+            check_count("tiers", self.tiers)
+        check_count("interval", self.interval)
+        check_count("credits", self.credits)
+
+
+@dataclass(eq=False, slots=True)
+class TiFLState:
+    """What was learned."""
+
+    latency: Vector  # of each client, seconds, summed over the rounds since tiers were made
+    tier: Integers  # of each client; 0 is the fastest
+    loss: Vector  # that each client reported last; NaN: none
+    score: Vector  # of each tier when tiers were made; NaN: none
+    probability: Vector  # of each tier
+    credits: Integers  # that each tier has left
+    current: int  # the tier drawn last
+    times: TimesState
+
+    @classmethod
+    def at_first(cls, fleet: Fleet, tiers: int) -> "TiFLState":
+        """Start with tiers that are equally likely; the first round fills them."""
+        size = len(fleet)
+        return cls(
+            latency=np.zeros(size),
+            tier=np.zeros(size, dtype=np.int64),
+            loss=np.full(size, np.nan),
+            score=np.full(tiers, np.nan),
+            probability=np.full(tiers, 1 / tiers),
+            credits=np.zeros(tiers, dtype=np.int64),
+            current=0,
+            times=TimesState.nominal(fleet),
+        )
+
+
+class TiFL(Policy):
+    """Draw a tier, then clients in it."""
+
+    state: TiFLState
 
     def __init__(self, setting: PolicySetting) -> None:
-        """Start with tiers by nominal latency, all equally likely."""
-        options = checked_options(setting, {"tiers": None, "interval": 10, "credits": 500})
+        """Read the options."""
+        self.options = options = read_options(TiFLOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
         size = len(self.fleet)
-        if options["tiers"] is None:
-            self.tiers = max(min(TIERS, size // self.cohort_size), 1)
-        else:
-            self.tiers = min(check_count("tiers", options["tiers"]), size)
-        self.interval = check_count("interval", options["interval"])
-        self.most_credits = check_count("credits", options["credits"])
-        self.durations = Durations(self.fleet, self.cohort_size)
-        self.latency = np.zeros(size)  # seconds, summed over the rounds since tiers were made
-        self.tier = np.zeros(size, dtype=np.int64)  # of each client; 0 is the fastest
-        self.loss = np.full(size, np.nan)  # that each client reported last
-        self.score = np.full(self.tiers, np.nan)  # of each tier when tiers were made
-        self.probability = np.full(self.tiers, 1 / self.tiers)
-        self.credits = np.zeros(self.tiers, dtype=np.int64)
-        self.current = 0  # the tier drawn last
+        usual = max(min(TIERS, size // self.cohort_size), 1)
+        self.tiers = usual if options.tiers is None else min(options.tiers, size)
+        self.state = TiFLState.at_first(self.fleet, self.tiers)
+
+    @property
+    def durations(self) -> Durations:
+        """How long rounds take clients, as far as that is known."""
+        return Durations(self.fleet, self.cohort_size, self.state.times)
 
     def plan(self, context: RoundContext) -> RoundPlan:
-        """Draw a tier with credits and with somebody there, then clients in it."""
+        """Draw a tier that has credits and an available client, then clients in it."""
+        state = self.state
         self.durations.look(context)
-        self.latency += self.durations.seconds
-        if context.round_index % self.interval == 0:
+        state.latency += self.durations.seconds()
+        if context.round_index % self.options.interval == 0:
             self._adapt(first=context.round_index == 0)
-        there = context.there(len(self.fleet))
-        if not there.size:
-            return RoundPlan(members=there, weights=np.empty(0))
-        self.current = self._draw_tier(there, context.rng)
-        ready = there[self.tier[there] == self.current]
+        available = context.available_clients(len(self.fleet))
+        if not available.size:
+            return RoundPlan(members=available, weights=np.empty(0))
+        state.current = self._draw_tier(available, context.rng)
+        ready = available[state.tier[available] == state.current]
         members = np.sort(context.rng.choice(ready, min(self.cohort_size, ready.size), replace=False))
         share = self.fleet.data_share[members]
-        return RoundPlan(members=members, weights=share / share.sum(), average=True, note={"tier": self.current})
+        return RoundPlan(members=members, weights=share / share.sum(), average=True, note={"tier": state.current})
 
     def observe(self, report: RoundReport) -> None:
-        """Learn latencies and losses of those who answered."""
+        """Learn latencies and losses of those who reported."""
         self.durations.observe(report)
-        answered = np.isfinite(report.mean_loss) & ~report.failed
-        self.loss[report.plan.members[answered]] = report.mean_loss[answered]
+        reported = np.isfinite(report.mean_loss) & ~report.failed
+        self.state.loss[report.plan.members[reported]] = report.mean_loss[reported]
 
     def tier_scores(self) -> Vector:
         """Return the loss of each tier: of those who reported any, weighted by their data; NaN if nobody did."""
-        share = np.where(np.isfinite(self.loss), self.fleet.data_share, 0.0)
-        total = np.bincount(self.tier, share, self.tiers)
-        losses = np.bincount(self.tier, share * np.nan_to_num(self.loss), self.tiers)
+        tier, loss = self.state.tier, self.state.loss
+        share = np.where(np.isfinite(loss), self.fleet.data_share, 0.0)
+        total = np.bincount(tier, share, self.tiers)
+        losses = np.bincount(tier, share * np.nan_to_num(loss), self.tiers)
         scores: Vector = np.divide(losses, total, out=np.full(self.tiers, np.nan), where=total > 0)
         return scores
 
     def _adapt(self, *, first: bool) -> None:
         """Make tiers from the latencies since the last time, and change their probabilities if training stalls."""
-        order = np.argsort(self.latency, kind="stable")
+        state = self.state
+        order = np.argsort(state.latency, kind="stable")
         for tier, clients in enumerate(np.array_split(order, self.tiers)):
-            self.tier[clients] = tier
+            state.tier[clients] = tier
         if first:
             self._refill()
-        before, self.score = self.score[self.current], self.tier_scores()
-        improved = self.score[self.current] < before  # not if either is unknown
+        before, state.score = state.score[state.current], self.tier_scores()
+        improved = state.score[state.current] < before  # not if either is unknown
         if not first and not improved:
-            self.probability = tier_probabilities(self.score, self.credits > 0)
-        self.latency = np.zeros(len(self.fleet))
+            state.probability = tier_probabilities(state.score, state.credits > 0)
+        state.latency = np.zeros(len(self.fleet))
 
     def _refill(self) -> None:
-        mean = np.bincount(self.tier, self.durations.seconds, self.tiers) / np.bincount(self.tier, minlength=self.tiers)
-        self.credits = np.ceil(self.most_credits * mean.min() / mean).astype(np.int64)
+        tier = self.state.tier
+        mean = np.bincount(tier, self.durations.seconds(), self.tiers) / np.bincount(tier, minlength=self.tiers)
+        self.state.credits = np.ceil(self.options.credits * mean.min() / mean).astype(np.int64)
 
-    def _draw_tier(self, there: Integers, rng: np.random.Generator) -> int:
-        somebody = np.bincount(self.tier[there], minlength=self.tiers) > 0
-        if not (somebody & (self.credits > 0)).any():
+    def _draw_tier(self, available: Integers, rng: np.random.Generator) -> int:
+        state = self.state
+        somebody = np.bincount(state.tier[available], minlength=self.tiers) > 0
+        if not (somebody & (state.credits > 0)).any():
             self._refill()
-        able = somebody & (self.credits > 0)
-        chances = np.where(able, self.probability, 0.0)
+        able = somebody & (state.credits > 0)
+        chances = np.where(able, state.probability, 0.0)
         if not chances.any():
             chances = able.astype(np.float64)
         drawn = int(rng.choice(self.tiers, p=chances / chances.sum()))
-        self.credits[drawn] -= 1
+        state.credits[drawn] -= 1
         return drawn
 
-    def state(self) -> dict[str, Any]:
-        """Return what was learned."""
-        values = {name: getattr(self, name).tolist() for name in ("latency", "tier", "probability", "credits")}
-        for name in ("loss", "score"):
-            values[name] = [None if np.isnan(x) else x for x in getattr(self, name).tolist()]
-        return values | {"durations": self.durations.state(), "current": self.current}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take it up."""
-        for name in ("tier", "credits"):
-            setattr(self, name, np.array(state[name], dtype=np.int64))
-        for name in ("latency", "probability"):
-            setattr(self, name, np.array(state[name], dtype=np.float64))
-        for name in ("loss", "score"):
-            setattr(self, name, np.array([np.nan if x is None else x for x in state[name]], dtype=np.float64))
-        self.durations.restore(state["durations"])
-        self.current = state["current"]
-
-
-def tier_probabilities(score: Vector, able: npt.NDArray[np.bool_]) -> Vector:
+def tier_probabilities(score: Vector, able: Booleans) -> Vector:
     """Return the probability of each tier: by rank among those able to be drawn, the largest loss first, 0 for others.
 
     Tiers whose loss is unknown come before all; ties go to the faster tier.

@@ -8,112 +8,118 @@ drawn would be twice as long on the mean.
 Who comes next follows from the past, so a weight p/π makes the sum over many cohorts right, not each by itself.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import Booleans, Integers, Vector
 from fedtempo.theory.inclusion import inclusion_with_sum
 
 ROUNDING = 1e-9
 TIE = 1e-6  # credits that differ by less come in random order
 NEAR, DRAWS_AHEAD = 1_000, 250  # clients that are looked at in a large fleet, for so many draws
 START = 4.0  # draws: credits start between minus and plus a half of what these bring, so that seeds differ
-NUMBERS = ("part", "drawn", "owed", "begun")
+
+
+@dataclass(eq=False, slots=True)
+class TurnsState:
+    """What each client of a fleet is owed."""
+
+    credit: Vector
+    begun: bool = False  # whether credits have got their random start
+    part: float = 0.0  # of a client, left over from cohorts whose π add up to no whole number
+    near: Integers | None = None  # of a large fleet: those whose turn may come soon
+    near_draws: int = 0  # among these since they were found
+    others_gain: float = 0.0  # of credit, for each unit of q, since then
+
+    @classmethod
+    def at_first(cls, size: int) -> "TurnsState":
+        """Owe nothing to anybody."""
+        return cls(np.zeros(size))
 
 
 class Turns:
-    """What each client of a fleet is owed."""
+    """Draws from a fleet, one cohort after another."""
 
-    def __init__(self, size: int) -> None:
-        """Owe nothing to anybody."""
-        self.credit, self.begun = np.zeros(size), False
-        self.part = 0.0  # of a client, left over from cohorts whose π add up to no whole number
-        # Of a large fleet: those whose turn may come soon, draws among them, and what others gain for each unit of q.
-        self.near: Integers | None = None
-        self.drawn, self.owed = 0, 0.0
+    def __init__(self, state: TurnsState) -> None:
+        """Go on from what is owed."""
+        self.state = state
 
-    def draw(self, there: Integers, inclusion: Vector, rng: np.random.Generator) -> Integers:
-        """Draw ⌊Σπ⌋ or ⌈Σπ⌉ of those who are there; return their places in ``there``, in order."""
-        due = float(inclusion.sum())
-        total = self.part + due
-        number = min(int(total + ROUNDING), len(there))
-        self.part = max(total - number, 0.0)
-        if not self.begun:
-            self._begin(there, inclusion / max(due, ROUNDING), rng)
-        credit = self.credit[there] + inclusion
+    def draw(self, available: Integers, inclusion: Vector, rng: np.random.Generator) -> Integers:
+        """Draw ⌊Σπ⌋ or ⌈Σπ⌉ of the available clients; return their places in ``available``, in order."""
+        state, due = self.state, float(inclusion.sum())
+        total = state.part + due
+        number = min(int(total + ROUNDING), len(available))
+        state.part = max(total - number, 0.0)
+        if not state.begun:
+            self._begin(available, inclusion / max(due, ROUNDING), rng)
+        credit = state.credit[available] + inclusion
         chosen = _largest(credit, number, rng)
         credit[chosen] -= 1.0
-        self.credit[there] = credit
+        state.credit[available] = credit
         return chosen
 
     def draw_near(
-        self, q: Vector, number: int, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator
+        self, q: Vector, number: int, free: Booleans | None, rng: np.random.Generator
     ) -> tuple[Integers, Vector] | None:
         """Draw so many of those who are free from a large fleet, again and again with one q, with few passes over it.
 
         Only those near their turn are looked at; ``settle`` before q changes, and before ``draw``. Return who was
         drawn, and their π; None if too few of the free are near.
         """
-        if not self.begun:
+        state = self.state
+        if not state.begun:
             self._begin(slice(None), q, rng)
-        if self.near is None or self.drawn >= DRAWS_AHEAD:
+        if state.near is None or state.near_draws >= DRAWS_AHEAD:
             self.settle(q)
-            self.near = self._find_near(q, free, rng)
-        near = self.near if free is None else self.near[free[self.near]]
+            state.near = self._find_near(q, free, rng)
+        near = state.near if free is None else state.near[free[state.near]]
         if len(near) < number:
             return None
-        away: Integers = np.empty(0, dtype=np.int64)  # neither near nor free
-        if free is not None:
-            passed_over = ~free
-            passed_over[self.near] = False
-            away = np.flatnonzero(passed_over)
-        others = 1.0 - float(q[self.near].sum()) - float(q[away].sum())
+        busy = _neither(free, state.near)
+        others = 1.0 - float(q[state.near].sum()) - float(q[busy].sum())
         importance = q[near]
         if others > ROUNDING:  # as so many equal parts: none of them has π above 1
             importance = np.append(importance, np.full(number, others / number))
         inclusion = inclusion_with_sum(importance, number)
         if others > ROUNDING:
             gain = number * float(inclusion[-1]) / others
-            self.owed += gain
-            self.credit[away] -= gain * q[away]  # which ``settle`` will give to all who are not near
-        self.drawn += number
-        self.credit[near] += inclusion[: len(near)]
-        places = _largest(self.credit[near], number, rng)
-        self.credit[near[places]] -= 1.0
+            state.others_gain += gain
+            state.credit[busy] -= gain * q[busy]  # which ``settle`` will give to all who are not near
+        state.near_draws += number
+        state.credit[near] += inclusion[: len(near)]
+        places = _largest(state.credit[near], number, rng)
+        state.credit[near[places]] -= 1.0
         return near[places], inclusion[places]
 
-    def _begin(self, there: Integers | slice, q: Vector, rng: np.random.Generator) -> None:
-        self.credit[there] += START * q * (rng.random(len(q)) - 0.5)
-        self.begun = True
+    def _begin(self, clients: Integers | slice, q: Vector, rng: np.random.Generator) -> None:
+        self.state.credit[clients] += START * q * (rng.random(len(q)) - 0.5)
+        self.state.begun = True
 
-    def _find_near(self, q: Vector, free: npt.NDArray[np.bool_] | None, rng: np.random.Generator) -> Integers:
+    def _find_near(self, q: Vector, free: Booleans | None, rng: np.random.Generator) -> Integers:
         """Return those whose turn may come soon: enough who are free, and the busy who are as near."""
-        soon = self.credit + DRAWS_AHEAD * q + TIE * rng.random(len(q))
+        soon = self.state.credit + DRAWS_AHEAD * q + TIE * rng.random(len(q))
         candidates = soon if free is None else soon[free]
         few = min(NEAR, len(candidates))
         return np.flatnonzero(soon >= np.partition(candidates, -few)[-few]) if few else np.empty(0, dtype=np.int64)
 
     def settle(self, q: Vector) -> None:
         """Give those who were not near what they gained with this q."""
-        if self.near is not None:
-            gained = self.owed * q
-            gained[self.near] = 0.0
-            self.credit += gained
-            self.near, self.drawn, self.owed = None, 0, 0.0
+        state = self.state
+        if state.near is not None:
+            gained = state.others_gain * q
+            gained[state.near] = 0.0
+            state.credit += gained
+            state.near, state.near_draws, state.others_gain = None, 0, 0.0
 
-    def state(self) -> dict[str, Any]:
-        """Return what is owed."""
-        near = None if self.near is None else self.near.tolist()
-        return {"credit": self.credit.tolist(), "near": near} | {name: getattr(self, name) for name in NUMBERS}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take it up."""
-        self.credit = np.array(state["credit"])
-        self.near = None if state["near"] is None else np.array(state["near"], dtype=np.int64)
-        for name in NUMBERS:
-            setattr(self, name, state[name])
+def _neither(free: Booleans | None, near: Integers) -> Integers:
+    """Return the clients that are neither free nor near."""
+    if free is None:
+        return np.empty(0, dtype=np.int64)
+    busy = ~free
+    busy[near] = False
+    return np.flatnonzero(busy)
 
 
 def _largest(credit: Vector, number: int, rng: np.random.Generator) -> Integers:

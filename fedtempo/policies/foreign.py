@@ -1,0 +1,72 @@
+"""Policies that users write: whatever has ``plan`` and ``observe`` becomes a ``Policy``, here and nowhere else."""
+
+import json
+from dataclasses import dataclass, is_dataclass
+from typing import Protocol, runtime_checkable
+
+from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
+
+
+@runtime_checkable
+class UserPolicy(Protocol):
+    """The least that a policy has.
+
+    With the methods ``state() -> dict`` of JSON values and ``restore(state)`` too, a run that was stopped goes on from
+    where it was, to the byte; without them it starts again. ``server_memory`` and ``memory_bits`` mean what they mean
+    in a ``Policy``, which is the other way to write one.
+    """
+
+    def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
+        """Plan the next round, or ask for something first."""
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn what came of it."""
+
+
+@runtime_checkable
+class _Restorable(Protocol):
+    def state(self) -> dict[str, object]: ...
+
+    def restore(self, state: dict[str, object]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignState:
+    """What the ``state`` method of a user's policy returned."""
+
+    json: str
+
+
+class ForeignPolicy(Policy):
+    """A user's policy as the engine knows policies."""
+
+    def __init__(self, policy: UserPolicy) -> None:
+        """Take the policy."""
+        self.policy = policy
+        self.server_memory = getattr(policy, "server_memory", False)
+        self.memory_bits = getattr(policy, "memory_bits", 32)
+
+    @property
+    def state(self) -> ForeignState | None:
+        """What the policy learned; None where it has no methods for that."""
+        return ForeignState(json.dumps(self.policy.state())) if isinstance(self.policy, _Restorable) else None
+
+    @state.setter
+    def state(self, state: ForeignState) -> None:
+        if isinstance(self.policy, _Restorable):
+            self.policy.restore(json.loads(state.json))
+
+    def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
+        """Let it plan."""
+        return self.policy.plan(context)
+
+    def observe(self, report: RoundReport) -> None:
+        """Let it learn."""
+        self.policy.observe(report)
+
+
+def adopt(policy: UserPolicy) -> Policy:
+    """Return a policy as the engine knows them: itself if it is one already."""
+    if isinstance(policy, Policy) and (policy.state is None or is_dataclass(policy.state)):
+        return policy
+    return ForeignPolicy(policy)

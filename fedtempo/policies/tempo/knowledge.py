@@ -1,0 +1,149 @@
+"""What tempo knows while it plans: the fleet, its own form, and all that it has learned."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector
+from fedtempo.fleet import Fleet
+from fedtempo.policies.availability import Availability, AvailabilityState
+from fedtempo.policies.policy import RoundContext, RoundReport
+from fedtempo.policies.tempo.caution import Caution, CautionState
+from fedtempo.policies.tempo.local_steps import LocalSteps, LocalStepsState
+from fedtempo.policies.tempo.novelty import Novelty, NoveltyState
+from fedtempo.policies.tempo.options import Form
+from fedtempo.policies.times import ClientTimes, TimesState
+from fedtempo.theory.turns import Turns, TurnsState
+
+
+@dataclass(eq=False, slots=True)
+class StepsState:
+    """Of asynchronous steps."""
+
+    sampling_prob: Vector | None = None  # q, as it was last solved for
+    steps_with_it: int = 0
+    arrivals: int = 1  # K of the last step
+    computing_ahead: int = 1  # clients that compute while others upload
+    longest_compute: float = 0.0  # seconds, of any client
+    longest_upload: float = 0.0  # seconds, over the whole link
+
+
+@dataclass(eq=False, slots=True)
+class RoundsState:
+    """Of synchronous rounds."""
+
+    cost: Vector | None = None  # seconds that each client adds to a round
+    fixed_cost: float = 0.0  # seconds of a round besides these
+    theta: float = 0.0  # θ of the last optimum, from which the next is found
+
+
+@dataclass(eq=False, slots=True)
+class TempoState:
+    """All that tempo has learned."""
+
+    availability: AvailabilityState
+    times: TimesState
+    novelty: NoveltyState
+    local_steps: LocalStepsState
+    turns: TurnsState
+    caution: CautionState
+    steps: StepsState
+    rounds: RoundsState
+    in_flight: dict[int, float]  # clients, and when they started, seconds
+    expected_noise: float  # squared norm of the sampling noise in the next step
+
+    @classmethod
+    def at_first(cls, fleet: Fleet, form: Form) -> "TempoState":
+        """Start with nothing known but nominal times."""
+        size = len(fleet)
+        return cls(
+            availability=AvailabilityState.at_first(size),
+            times=TimesState.nominal(fleet),
+            novelty=NoveltyState.at_first(size),
+            local_steps=LocalStepsState(),
+            turns=TurnsState.at_first(size),
+            caution=CautionState.at_first(form),
+            steps=StepsState(),
+            rounds=RoundsState(),
+            in_flight={},
+            expected_noise=0.0,
+        )
+
+
+class Seconds(NamedTuple):
+    """How long each client takes."""
+
+    compute: Vector  # whatever delays nobody else, downloads included
+    upload: Vector  # with the whole link
+
+
+class Knowledge:
+    """The learners around the parts of tempo's state, and what follows from several of them."""
+
+    def __init__(self, fleet: Fleet, form: Form, state: TempoState) -> None:
+        """Look at a state."""
+        self.fleet, self.form, self.state = fleet, form, state
+        self.availability = Availability(state.availability)
+        self.times = ClientTimes(state.times)
+        self.novelty = Novelty(fleet.data_share, state.novelty, grows=form.memory)
+        self.paths = LocalSteps(state.local_steps, synchronous=not form.overlap, server_momentum=form.momentum)
+        self.turns = Turns(state.turns)
+        self.caution = Caution(form, state.caution)
+
+    @property
+    def follows_memory(self) -> bool:
+        """Whether steps go along the memory."""
+        return self.state.caution.follows_memory
+
+    def look(self, context: RoundContext) -> None:
+        """Note who is available, and current times; once a round."""
+        self.availability.look(context)
+        self.times.look(context)
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn what was new, how long it took, and who reported."""
+        for client in report.plan.members.tolist():
+            self.state.in_flight.pop(client, None)
+        self.availability.observe(report)
+        self.times.observe(report)
+        self.novelty.observe(report, self.state.expected_noise)
+        if self.form.choose_local_steps:
+            self.paths.observe(report, self.fleet.total_bandwidth)
+
+    def local_steps(self, context: RoundContext) -> int | None:
+        """Return E where tempo chooses it, None for the engine's."""
+        return self.paths.best(context.local_steps) if self.form.choose_local_steps else None
+
+    def seconds(self, context: RoundContext) -> Seconds:
+        """Return how long clients compute, and how long they upload with the whole link."""
+        fleet, times = self.fleet, self.state.times
+        tau, t = times.compute, times.upload / fleet.total_bandwidth
+        steps = self.local_steps(context)
+        if steps is not None:
+            tau = tau * (steps / context.local_steps)
+        if fleet.bandwidth_cap is not None:  # what a slow link of its own adds hinders nobody else, as computing
+            tau = tau + (times.upload / np.minimum(fleet.bandwidth_cap, fleet.total_bandwidth) - t)
+        return Seconds(tau if fleet.download_time is None else tau + fleet.download_time, t)
+
+    def patience(self, clients: Integers | slice) -> Vector:
+        """Return how often to try clients: who fails is tried again half as often each time."""
+        patience: Vector = np.exp2(-self.state.availability.failed_in_a_row[clients])
+        return patience
+
+    def forget_the_gone(self, draws: int, context: RoundContext) -> Integers | None:
+        """Return whom the server is to forget after so many draws.
+
+        What clients that left for good reported last would mislead for ever.
+        """
+        if not self.form.memory:
+            return None
+        gone = self.availability.gone(context, draws * self.fleet.data_share, self.state.in_flight)
+        clients = np.flatnonzero(gone & (self.state.novelty.reported_in >= 0))
+        self.novelty.forget(clients)
+        return clients if clients.size else None
+
+    def note(self, context: RoundContext) -> dict[str, object]:
+        """Return what goes into the records."""
+        note = self.availability.note(context, self.fleet.data_share) or {}
+        return {**note, "follows_memory": self.follows_memory} if self.form.memory else note
