@@ -1,13 +1,17 @@
 """Commands that read records: a page, a fleet, a table."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedtempo.cli.options import HTML, check_ending, check_installed, check_outputs, stop_options
 from fedtempo.cli.terminal import note, run_notices
 from fedtempo.fleet_csv import write_fleet
+
+if TYPE_CHECKING:
+    from fedtempo.experiments.comparison import Target
+    from fedtempo.experiments.results import Run
 
 Runs = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or of folders of runs.")]
 
@@ -33,13 +37,14 @@ def report(
 
 
 def check_report() -> None:
-    """Raise if there is nothing to draw a report with, before any work is done."""
-    check_installed("plotly", "report", "a report")
+    """Raise if there is nothing to make a report with, before any work is done."""
+    for package in ("plotly", "jinja2"):
+        check_installed(package, "report", "a report")
 
 
-def report_on(runs: list[Any], path: Path, target: Any) -> None:  # noqa: ANN401
+def report_on(runs: "list[Run]", path: Path, target: "Target | None") -> None:
     """Write the page about some runs, and say where."""
-    from fedtempo.experiments.report import write_report
+    from fedtempo.experiments.report.page import write_report
 
     write_report(runs, path, target=target)
     print(f"wrote {path}")

@@ -18,9 +18,16 @@ def environment() -> "Environment":
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
         raise MissingDependencyError("jinja2", "report", "HTML") from None
-    return Environment(
-        loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    made = Environment(
+        loader=FunctionLoader(_source),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return made
 
 
 def _source(name: str) -> str:

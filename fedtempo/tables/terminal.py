@@ -88,6 +88,13 @@ def _column_widths(rows: Sequence[Sequence[str]], room: int) -> list[int] | None
     return widths
 
 
+def show_framed(table: Table, console: Console) -> None:
+    """Print a table in a frame, its notes below."""
+    console.print(framed(table, console))
+    for note in table.notes:
+        console.print(_paragraph(note), style="dim")
+
+
 def framed(table: Table, console: Console) -> RenderableType:
     """Return a table in a frame, its title above; a narrow terminal leaves out columns that are dispensable."""
     while True:
