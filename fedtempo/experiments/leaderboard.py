@@ -27,7 +27,7 @@ from fedtempo.experiments.results import code_of
 from fedtempo.experiments.setup_grids import GRIDS, REGIMES
 from fedtempo.experiments.standings import EDGES, EarlierRanking, EdgesFile, Standings, read_earlier, standing_of
 from fedtempo.files import whole_file
-from fedtempo.policies.registry import BUILT_IN
+from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.tables.csv_file import write_csv
 from fedtempo.tables.markdown import to_markdown
 

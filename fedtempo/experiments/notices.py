@@ -1,12 +1,14 @@
 """What whoever waits for runs should know before they begin, as warnings."""
 
+import math
 import warnings
 from collections.abc import Iterable
 
 from fedtempo.engine.records import RunNotice
 from fedtempo.experiments.config import Experiment, for_policy
 from fedtempo.experiments.problem import load_data
-from fedtempo.policies.proposed import PilotSettings
+from fedtempo.policies.proposed import PilotOptions
+from fedtempo.policies.registry import traits
 
 
 def warn_first(experiment: Experiment, policies: Iterable[str]) -> None:
@@ -29,9 +31,8 @@ def pilot_notice(experiment: Experiment, policies: Iterable[str]) -> str | None:
     target = experiment.stop.target_loss
     if target is None:
         return None
-    options = {policy: for_policy(experiment, policy)[1] for policy in policies}
-    ends = {name: _end_of_pilots(own["losses"]) for name, own in options.items() if "losses" in own}
-    low = {name: end for name, end in ends.items() if end < target}
+    ends = {policy: _end_of_pilots(experiment, policy) for policy in policies if traits(policy).needs_pilots}
+    low = {policy: end for policy, end in ends.items() if end < target}
     if not low:
         return None
     return (
@@ -40,5 +41,6 @@ def pilot_notice(experiment: Experiment, policies: Iterable[str]) -> str | None:
     )
 
 
-def _end_of_pilots(losses: object) -> float:
-    return min(PilotSettings(losses=losses).losses)  # type: ignore[arg-type]
+def _end_of_pilots(experiment: Experiment, policy: str) -> float:
+    losses = for_policy(experiment, policy)[1].get("losses")
+    return math.inf if losses is None else min(PilotOptions(losses=losses).losses)  # type: ignore[arg-type]

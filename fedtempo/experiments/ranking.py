@@ -9,13 +9,11 @@ import numpy as np
 from fedtempo.experiments.amounts import amount, multiple
 from fedtempo.experiments.candidates import Edge
 from fedtempo.experiments.comparison import Target, interval_of_mean
-from fedtempo.experiments.results import takes_pilots_for_granted
 from fedtempo.experiments.standings import RankedRun, Standing, Standings, ranked_runs
+from fedtempo.policies.registry import traits
 from fedtempo.tables.document import Document, Heading, Items, Picture
 from fedtempo.tables.prose import Code, Link, Paragraph
 from fedtempo.tables.table import EMPTY, Cell, Table, as_cell
-
-OURS = "tempo"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -38,14 +36,14 @@ class Ranking:
 
         def place(policy: str) -> tuple[bool, int, float]:
             standings = self.standings[policy]
-            return takes_pilots_for_granted(policy), missed(standings), mean_time(standings)
+            return traits(policy).oracle, missed(standings), mean_time(standings)
 
         return sorted(self.standings, key=place)
 
     @property
     def reference(self) -> str:
         """The policy that others are compared with: ours, or the best where ours is not ranked."""
-        return OURS if OURS in self.standings else self.order[0]
+        return next((policy for policy in self.standings if traits(policy).ours), self.order[0])
 
     def runs(self) -> list[RankedRun]:
         """Return every run, the best policy first."""
@@ -102,7 +100,7 @@ class Ranking:
             f"draws in pairs: their 95 % interval and their range. Settings were chosen on other draws and seeds; of "
             f"each policy's own options the defaults stand."
         )
-        if granted := [policy for policy in self.order if takes_pilots_for_granted(policy)]:
+        if granted := [policy for policy in self.order if traits(policy).oracle]:
             procedure += f" Outside the ranking, with pilots taken for granted: {', '.join(granted)}."
         return procedure
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from fedtempo.experiments.ranking import OURS, Ranking, mean_time, missed
-from fedtempo.experiments.results import takes_pilots_for_granted
+from fedtempo.experiments.ranking import Ranking, mean_time, missed
 from fedtempo.files import whole_file
+from fedtempo.policies.registry import traits
 
 COLOUR, COLOUR_OF_OURS = "#0072B2", "#D55E00"
 
@@ -21,7 +21,7 @@ def draw_ranking(ranking: Ranking, path: Path) -> None:
     axes = figure.add_subplot()
     for y, policy in enumerate(order):
         standings = ranking.standings[policy]
-        colour = COLOUR_OF_OURS if policy == OURS else COLOUR
+        colour = COLOUR_OF_OURS if traits(policy).ours else COLOUR
         each = [one.times.mean for one in standings]
         axes.plot([min(each), max(each)], [y, y], color=colour, linewidth=1)
         axes.plot(each, [y] * len(each), "|", color=colour, markersize=8)
@@ -31,7 +31,7 @@ def draw_ranking(ranking: Ranking, path: Path) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    granted = [policy for policy in order if takes_pilots_for_granted(policy)]
+    granted = [policy for policy in order if traits(policy).oracle]
     axes.set_yticks(range(len(order)), [f"{policy}*" if policy in granted else policy for policy in order])
     axes.grid(axis="x", color="#dddddd", linewidth=0.5)
     axes.set_axisbelow(True)

@@ -12,7 +12,8 @@ import numpy as np
 from fedtempo.checks import InputError
 from fedtempo.experiments.candidates import Edge, Trial
 from fedtempo.experiments.comparison import Target, Times
-from fedtempo.experiments.results import code_of, takes_pilots_for_granted
+from fedtempo.experiments.results import code_of
+from fedtempo.policies.registry import traits
 
 SETTINGS = ("step_size", "cohort_size", "server_momentum")
 EDGES = ".edges.json"  # how the name of the file ends that keeps them
@@ -153,6 +154,6 @@ def _standing(runs: Sequence[RankedRun], settings: Sequence[str]) -> Standing:
     times = Times(
         first.policy, tuple(run.seed for run in runs), np.array([run.seconds for run in runs]),
         np.array([run.of_them_pilots for run in runs]), np.array([run.reached for run in runs]),
-        np.full(len(runs), np.nan), takes_pilots_for_granted(first.policy),
+        np.full(len(runs), np.nan), traits(first.policy).oracle,
     )  # fmt: skip
     return Standing({name: getattr(first, name) for name in settings}, times, tuple(run.code for run in runs))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from fedtempo.experiments.amounts import count
+from fedtempo.experiments.decode import to_toml
 from fedtempo.experiments.report.sections import SectionRuns
 from fedtempo.experiments.results import Run
-from fedtempo.experiments.toml import as_toml
 
 ENDS = {"target": "at the target", "max_rounds": "at the limit", "max_time": "at the limit", None: "not finished"}
 
@@ -93,7 +93,7 @@ def _configuration(config: dict[str, object], runs: Sequence[Run]) -> Configurat
         for run in sorted(runs, key=lambda run: (run.policy, run.seed))
         if run.clock == "simulated" and "data" in config
     )
-    return Configuration(", ".join(dict.fromkeys(run.policy for run in runs)), as_toml(config), commands)
+    return Configuration(", ".join(dict.fromkeys(run.policy for run in runs)), to_toml(config), commands)
 
 
 def _distinct(runs: Iterable[Run]) -> list[tuple[dict[str, object], list[Run]]]:
