@@ -39,7 +39,8 @@ class RoundContext:
     available: Booleans | None = None  # who can start: somebody, unless all are in flight; None: everyone
     compute_time: Vector | None = None  # current or forecast τ, where the channel reports it
     upload_time: Vector | None = None  # and t
-    answers: Vector | None = None  # to the probe, if the policy asked for one; NaN: no answer
+    asked: Integers | None = None  # whom the last probe of this round asked; None: there was none
+    answers: Vector | None = None  # of each of them; NaN: no answer
 
     def available_clients(self, size: int) -> Integers:
         """Return the clients that can start now, out of ``size`` in the fleet."""

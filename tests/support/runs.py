@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from fedtempo.cli import main
 from fedtempo.engine.records import CHECKPOINT, RECORDS
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
@@ -40,6 +39,8 @@ UPLOAD = 'upload = { kind = "uniform", low = 0.2, high = 2.0 }'
 
 
 def command(*arguments):
+    from fedtempo.cli import main
+
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
     return ended.value.code
