@@ -55,7 +55,7 @@ def estimate(
 ) -> None:
     """Read times, gradient bounds and β/α back out of records."""
     from fedtempo.engine.records import find_runs
-    from fedtempo.experiments.readback import estimate_fleet
+    from fedtempo.experiments.estimate import estimate_fleet
 
     with run_notices():
         paths = find_runs(runs)
@@ -75,9 +75,9 @@ def export(
 ) -> None:
     """Write the rounds of some runs as one table."""
     from fedtempo.engine.records import find_runs
-    from fedtempo.experiments.readback import export_runs
+    from fedtempo.experiments.export import export_rounds
 
     with run_notices():
         paths = find_runs(runs)
-    rows = export_runs(paths, output)
+    rows = export_rounds(paths, output)
     print(f"wrote {output}, {rows} rounds")

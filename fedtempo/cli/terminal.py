@@ -39,11 +39,12 @@ def print_content(content: Table | Document) -> None:
 
 
 def spelling(context: typer.Context) -> Callable[[str], str]:
-    """Return how whoever gave this command knows a setting of a name: by its option."""
-    options = {
-        str(one.name): max(one.opts, key=len) for one in context.command.params if one.param_type_name == "option"
+    """Return how whoever gave this command knows a setting of a name: by its option, or by its place."""
+    known = {
+        str(one.name): max(one.opts, key=len) if one.param_type_name == "option" else one.metavar or str(one.name)
+        for one in context.command.params
     }
-    return lambda name: options.get(name, name)
+    return lambda name: known.get(name, name)
 
 
 def note(message: str) -> None:

@@ -102,6 +102,7 @@ class Experiment:
     policy: Mapping[str, SettingsTable] = field(default_factory=dict)
     preset: str = DEFAULT_PRESET  # that made it; no setting of the file
     table: SettingsTable = field(default_factory=dict, repr=False)  # that it was made from; no setting either
+    path: Path | None = None  # of its file; no setting either
 
     def __post_init__(self) -> None:
         """Check that upload times come from one place."""
@@ -119,14 +120,19 @@ class Experiment:
 
 def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
     """Return the experiment of a plain table; files that it names are looked for where the command was given."""
-    table = with_current_names(table)
-    experiment = decode(Experiment, table, preset=preset, table=table)
+    experiment = decode_experiment(table, preset)
     known = available_policies()
     for name in experiment.policy:
         if name not in known:
             raise InputError(f"policy.{name}", "be a known policy", repr(name), near_miss(name, known))
         for_policy(experiment, name)
     return experiment
+
+
+def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+    """Return the experiment of a plain table, whose policies may be ones that this machine does not have."""
+    table = with_current_names(table)
+    return decode(Experiment, table, preset=preset, table=table, path=None)
 
 
 def with_current_names(table: SettingsTable) -> dict[str, object]:

@@ -10,9 +10,7 @@ from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experim
 from fedtempo.experiments.decode import SettingsTable, as_table, merged
 
 
-def load_experiment(
-    path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None
-) -> Experiment:
+def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None) -> Experiment:
     """Return the experiment of a file under a preset.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
@@ -27,7 +25,7 @@ def load_experiment(
         experiment = make_experiment(table, preset)
     except InputError as error:
         raise error.within(path) from None
-    return _with_paths(experiment, Path(path).parent)
+    return _with_paths(experiment, Path(path))
 
 
 def has_preset(path: Path | str, preset: str) -> bool:
@@ -65,12 +63,16 @@ def _with_changes(table: SettingsTable, over: SettingsTable) -> dict[str, object
     return merged({**table, "stop": stop}, over)
 
 
-def _with_paths(experiment: Experiment, folder: Path) -> Experiment:
+def _with_paths(experiment: Experiment, path: Path) -> Experiment:
+    """Return an experiment that knows its file, and where the files are that it names."""
+
     def beside(name: str) -> str:
-        path = folder / name if (folder / name).exists() else Path(name)
-        return str(path.absolute()) if path.exists() else name  # found from other folders too, where workers may be
+        near = path.parent / name
+        found = near if near.exists() else Path(name)
+        return str(found.absolute()) if found.exists() else name  # found from other folders too, where workers may be
 
     times, channel = experiment.times, experiment.channel
     if times.compute_scores is not None:
         times = replace(times, compute_scores=beside(times.compute_scores))
-    return replace(experiment, times=times, channel=replace(channel, traces=tuple(map(beside, channel.traces))))
+    channel = replace(channel, traces=tuple(map(beside, channel.traces)))
+    return replace(experiment, times=times, channel=channel, path=path)

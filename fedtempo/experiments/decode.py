@@ -23,7 +23,7 @@ def as_table(name: str, value: object) -> SettingsTable:
     return value
 
 
-def decode(kind: type[T], value: object, path: str = "", **fixed: object) -> T:
+def decode(kind: type[T], value: object, path: str = "", /, **fixed: object) -> T:
     """Return a dataclass from the table at this path of a file; ``fixed`` are fields that no table may set."""
     table = as_table(path or "the file", value)
     known = {field.name: field for field in fields(kind) if field.name not in fixed}  # type: ignore[arg-type]

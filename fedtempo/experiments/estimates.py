@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from fedtempo.checks import Vector
-from fedtempo.experiments.readback import measured_fleet
+from fedtempo.experiments.estimate import measured_fleet
 from fedtempo.experiments.results import Run, by_policy
 from fedtempo.fleet import Fleet
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha

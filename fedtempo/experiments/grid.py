@@ -30,7 +30,7 @@ class Grid:
     unfinished: list[PlannedRun]
 
 
-class GridInterrupted(KeyboardInterrupt):  # noqa: N818
+class GridInterrupted(KeyboardInterrupt):
     """Ctrl-C while runs were under way; asked for again, the same grid goes on with those that have not ended."""
 
     def __init__(self, ended: int, total: int, folder: Path) -> None:

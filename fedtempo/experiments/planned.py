@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from fedtempo.checks import InputError
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.config import DataConfig, Experiment, for_policy
@@ -12,7 +13,8 @@ from fedtempo.experiments.decode import SettingsTable
 from fedtempo.experiments.identity import file_digests, folder_name, settings_of
 from fedtempo.experiments.problem import load_data
 from fedtempo.experiments.provenance import made_with
-from fedtempo.policies.registry import check_name
+from fedtempo.policies.options import read_options
+from fedtempo.policies.registry import check_name, traits
 from fedtempo.simulator.simulation import RunSettings
 
 
@@ -48,8 +50,8 @@ class PlannedRun:
 
 def plan_run(experiment: Experiment, policy: str, seed: int, folder: Path) -> PlannedRun:
     """Return one run into a folder of its own."""
-    settings = run_settings(experiment, policy, seed)
-    return _planned(experiment, settings, folder, experiment.table, file_digests(experiment))
+    settings, header = run_settings(experiment, policy, seed), make_header(experiment, policy, seed)
+    return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder.absolute())
 
 
 def plan_runs(experiment: Experiment, policies: Sequence[str], seeds: Sequence[int], root: Path) -> list[PlannedRun]:
@@ -59,40 +61,58 @@ def plan_runs(experiment: Experiment, policies: Sequence[str], seeds: Sequence[i
     """
     root, files, found = root.absolute(), file_digests(experiment), []
     for policy in policies:
-        own = {name: table for name, table in experiment.policy.items() if name == policy}
+        own = {name: options for name, options in experiment.policy.items() if name == policy}
+        table = {**experiment.table, "policy": own}
         settings = run_settings(experiment, policy, seed=0)
         identity = settings_of(experiment, settings.training, settings.options)
         for seed in seeds:
-            folder = root / folder_name(policy, seed, identity, files)
-            one = replace(settings, seed=seed)
-            found.append(_planned(experiment, one, folder, {**experiment.table, "policy": own}, files))
+            run = PlannedRun(
+                experiment=experiment,
+                settings=replace(settings, seed=seed),
+                header=make_header(experiment, policy, seed, table=table, files=files),
+                folder=root / folder_name(policy, seed, identity, files),
+            )
+            found.append(run)
     return found
 
 
 def run_settings(experiment: Experiment, policy: str, seed: int) -> RunSettings:
-    """Return what an experiment has to say of one run."""
+    """Return what an experiment has to say of one run; options that its policy does not take are refused."""
     training, options = for_policy(experiment, check_name(policy))
+    if (kind := traits(policy).options) is not None:
+        try:
+            read_options(kind, options)
+        except InputError as error:
+            raise error.within(f"policy {policy}") from None
     return RunSettings(policy=policy, training=training, stop=experiment.stop, seed=seed, options=options)
 
 
-def _planned(
-    experiment: Experiment, settings: RunSettings, folder: Path, table: SettingsTable, files: SettingsTable
-) -> PlannedRun:
+def make_header(
+    experiment: Experiment,
+    policy: str,
+    seed: int,
+    *,
+    table: SettingsTable | None = None,
+    files: SettingsTable | None = None,
+) -> Header:
+    """Return what a reader must know to make a run again.
+
+    ``table``: the configuration where it is not the experiment's; ``files``: what its files hold, where it is known.
+    """
     name, checksum, samples = _facts_of(experiment.data)
-    header = Header(
+    return Header(
         format=FORMAT,
         experiment=experiment.name,
         preset=experiment.preset,
-        policy=str(settings.policy),
-        seed=settings.seed,
-        config=dict(table),
-        files=dict(files),
+        policy=policy,
+        seed=seed,
+        config=dict(experiment.table if table is None else table),
+        files=dict(file_digests(experiment) if files is None else files),
         data=name,
         data_checksum=checksum,
         samples=samples,
         **made_with(),
     )
-    return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder)
 
 
 @cache

@@ -12,10 +12,9 @@ import numpy as np
 from fedtempo.checks import InputError, Vector
 from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.records import End, Header, RoundRecord, Summary, find_runs, read_records
+from fedtempo.policies.registry import traits
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
-
-ORACLES = ("proposed-oracle",)  # policies that know beforehand what others need pilots for
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class Run:
     @property
     def oracle(self) -> bool:
         """Whether its policy takes pilots for granted: that it has none is then no merit."""
-        return self.header.policy in ORACLES
+        return traits(self.header.policy).oracle
 
     @property
     def time_limit(self) -> float | None:
