@@ -1,7 +1,6 @@
 """Short simulations of a small federation."""
 
 import numpy as np
-from fedtempo.simulator.markov import WithAbsences
 
 from fedtempo import Fleet
 from fedtempo.engine.settings import StopSettings, TrainingSettings
