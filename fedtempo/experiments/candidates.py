@@ -7,6 +7,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Literal
 
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparison import Target, Times, times_to
 from fedtempo.experiments.config_file import load_experiment
 from fedtempo.experiments.decode import SettingsTable, merged
@@ -36,13 +37,9 @@ class Candidate:
     """One policy under one choice of settings, and the runs that are to judge it."""
 
     policy: str
-    choice: dict[str, float]  # settings of training
+    choice: dict[str, float]  # of some settings of training
+    training: TrainingSettings  # all of them
     runs: list[PlannedRun]
-
-    @property
-    def cohort_size(self) -> int:
-        """K, chosen or not."""
-        return self.runs[0].training.cohort_size
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -105,7 +102,7 @@ def candidates(policies: Sequence[str], space: SearchSpace) -> list[Candidate]:
             over = merged(world, own | ({"stop": space.stop} if space.stop else {}))
             experiment = load_experiment(space.config, space.preset, over=over)
             runs += plan_runs(experiment, [policy], space.seeds, space.root)
-        found.append(Candidate(policy, choice, runs))
+        found.append(Candidate(policy, choice, runs[0].training, runs))
     return found
 
 

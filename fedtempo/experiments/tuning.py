@@ -37,7 +37,7 @@ class Tuning:
         columns: dict[str | Column, Sequence[str | Cell]] = {
             "policy": [trial.policy for trial in self.trials],
             "step size": [number_cell(trial.choice["step_size"], "g") for trial in self.trials],
-            "K": [number_cell(trial.candidate.cohort_size, "d") for trial in self.trials],
+            "K": [number_cell(trial.candidate.training.cohort_size, "d") for trial in self.trials],
             f"seconds to {self.target}, with pilots": [
                 cells.seconds(trial.times(self.target, everything)) for trial in self.trials
             ],
@@ -48,8 +48,8 @@ class Tuning:
     def settings(self) -> str:
         """Return the lines that make the choice part of a configuration."""
         chosen = {
-            policy: {"training": {"step_size": trial.choice["step_size"], "cohort_size": trial.candidate.cohort_size}}
-            for policy, trial in self.best.items()
+            policy: {"training": {"step_size": used.step_size, "cohort_size": used.cohort_size}}
+            for policy, used in ((policy, trial.candidate.training) for policy, trial in self.best.items())
         }
         preset = self.experiment.preset
         return to_toml({"policy": chosen} if preset == DEFAULT_PRESET else {"presets": {preset: {"policy": chosen}}})
@@ -67,7 +67,7 @@ class Tuning:
         """Say the settings that were not tried, and which policies have them."""
         policies_with: dict[str, list[str]] = {}
         for trial in self.trials:
-            training = asdict(trial.candidate.runs[0].training)
+            training = asdict(trial.candidate.training)
             fixed = ", ".join(f"{name} {value}" for name, value in training.items() if name not in trial.choice)
             policies = policies_with.setdefault(fixed, [])
             if trial.policy not in policies:

@@ -44,7 +44,7 @@ def test_a_page_is_a_value_that_says_and_shows_all(runs):
     page = report(runs, TARGET)
     assert (page.title, page.lead) == ("small", "4 runs of 1 experiment. Times are simulated seconds of training.")
     (section,) = page.sections
-    assert (len(section.headlines), len(section.rankings), section.problems) == (1, 1, None)
+    assert (len(section.headlines), len(section.tables), section.problems) == (1, 1, None)
     assert section.piloted
     assert section.evaluated
     assert list(section.styles) == [group.name for group in section.plots.groups] == ["proposed", "uniform"]

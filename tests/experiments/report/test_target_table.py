@@ -3,25 +3,25 @@
 from dataclasses import replace
 
 from fedtempo.experiments.comparison import Target, times_to
-from fedtempo.experiments.report.ranking import rank, why_missed
 from fedtempo.experiments.report.sections import sections
+from fedtempo.experiments.report.target_table import target_table, why_missed
 from fedtempo.experiments.styles import styles
 from support.reports import TARGET, with_end, with_header
 
 
 def test_rows_are_ranked_with_pilots_counted_and_values_are_numbers(runs):
     (section,) = sections(runs, TARGET)
-    ranking = rank(section, TARGET, styles(section.policies))
+    shown = target_table(section, TARGET, styles(section.policies))
     times = times_to(section.runs, TARGET)
     means = {label: one.with_pilots().mean for label, one in times.items()}
-    rows = list(ranking.table.records())
+    rows = list(shown.table.records())
     assert [row["Policy"] for row in rows] == sorted(means, key=means.get)
     assert [row["Seconds"] for row in rows] == sorted(means.values())
     assert [row["Missed it"] for row in rows] == [0, 0]
     assert rows[1]["× fastest"] == max(means.values()) / min(means.values())
-    assert ranking.table.marked == 0
-    assert ranking.styles == tuple(styles(section.policies)[row["Policy"]] for row in rows)
-    assert ranking.table.title == "Time to loss 1.95, pilots counted"
+    assert shown.table.marked == 0
+    assert shown.styles == tuple(styles(section.policies)[row["Policy"]] for row in rows)
+    assert shown.table.title == "Time to loss 1.95, pilots counted"
 
 
 def test_who_takes_pilots_for_granted_stands_below_without_a_rank(runs):
@@ -32,7 +32,7 @@ def test_who_takes_pilots_for_granted_stands_below_without_a_rank(runs):
         for run in runs
     ]
     (section,) = sections(named, TARGET)
-    table = rank(section, TARGET, styles(section.policies)).table
+    table = target_table(section, TARGET, styles(section.policies)).table
     assert [row[0].text for row in table.rows] == ["proposed", "proposed-oracle"]
     below = [cell.text for cell in table.rows[1]]
     assert [*below[1:4], below[5]] == ["-", "-", "-", "taken for granted"]
@@ -42,7 +42,7 @@ def test_who_takes_pilots_for_granted_stands_below_without_a_rank(runs):
 
 def test_where_nobody_always_reaches_the_target_nobody_is_first(runs):
     (section,) = sections(runs, Target(loss=1e-6))
-    table = rank(section, Target(loss=1e-6), styles(section.policies)).table
+    table = target_table(section, Target(loss=1e-6), styles(section.policies)).table
     assert table.marked is None
     assert {row[3].text for row in table.rows} == {"-"}
     assert {(row[7].text, row[7].below) for row in table.rows} == {("2 of 2", "2 at the limit")}
