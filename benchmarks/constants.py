@@ -20,9 +20,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
-from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.leaderboard import GRIDS, LOOKS_APART
-from fedtempo.experiments.runner import make_simulation, one_thread
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.contest import LOOKS_APART
+from fedtempo.experiments.runner import one_thread, simulation_of
+from fedtempo.experiments.setup_grids import GRIDS
 from fedtempo.policies.tempo import constants
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -38,16 +39,16 @@ def outcome(
         "policy": {policy: {"training": training}}, "training": {"evaluate_growth": LOOKS_APART},
         "stop": {"max_time": limit},
     }  # fmt: skip
-    experiment, _ = read_experiment(CONFIGS / f"{setup}.toml", "best", over=over)
+    experiment = load_experiment(CONFIGS / f"{setup}.toml", "best", over=over)
     with one_thread(experiment), changed(variant), suppress(DivergedError):
-        simulation = make_simulation(experiment, policy, seed)
+        simulation = simulation_of(experiment, policy, seed)
         updates = 0
         for record in simulation.rounds():
-            updates += len(record.get("members", ()))
-            if simulation.reached["loss"] is not None:
+            updates += len(record.members)
+            if simulation.state.time_to_loss is not None:
                 break
-    reached = simulation.reached["loss"]
-    return np.inf if reached is None else reached, updates, simulation.time
+    reached = simulation.state.time_to_loss
+    return np.inf if reached is None else reached, updates, simulation.state.time
 
 
 def named_in(variant: str) -> dict[str, object]:

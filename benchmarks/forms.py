@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.runner import make_simulation, one_thread
-from fedtempo.experiments.tables import markdown
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.runner import one_thread, simulation_of
 from fedtempo.files import whole_file
+from fedtempo.tables.table import Table
 
 REPORT = Path(__file__).with_suffix(".md")
 CONFIG = Path(__file__).parents[1] / "configs" / "setup2.toml"
@@ -56,19 +56,17 @@ def seconds(form: Form, draw: int, step_size: float) -> tuple[float, float]:
         "data": {"seed": draw}, "times": {"seed": draw}, "policy": own,
         "stop": {"target_loss": TARGET_LOSS, "max_time": MOST_SECONDS},
     }  # fmt: skip
-    experiment, _ = read_experiment(CONFIG, "best", over=over)
+    experiment = load_experiment(CONFIG, "best", over=over)
     with one_thread(experiment):
-        simulation = make_simulation(experiment, form.policy, draw)
+        simulation = simulation_of(experiment, form.policy, draw)
         records = list(simulation.rounds())
     share = simulation.policy.fleet.data_share if form.policy == "tempo" else None
     cut = 0.0
-    if share is not None and np.isfinite(bound := simulation.policy.largest_factor):
-        factors = np.concatenate(
-            [np.array(one["weights"]) / share[one["members"]] for one in records if one.get("members")]
-        )
+    if share is not None and np.isfinite(bound := simulation.policy.form.largest_factor):
+        factors = np.concatenate([np.array(one.weights) / share[one.members] for one in records if one.members])
         cut = float(np.mean(factors > bound * (1 - 1e-9)))
-    end = simulation.summary()
-    return (end["time"] if end["end"] == "target" else MOST_SECONDS), cut
+    summary = simulation.summary()
+    return (summary.time if summary.end == "target" else MOST_SECONDS), cut
 
 
 def row(name: str, form: Form, jobs: int) -> list[str]:
@@ -84,9 +82,9 @@ def row(name: str, form: Form, jobs: int) -> list[str]:
         found = parallel(delayed(seconds)(form, draw, best) for draw in DRAWS)
     times, cut = np.array([time for time, _ in found]), np.mean([share for _, share in found])
     missed = int((times >= MOST_SECONDS).sum())
-    said = f"{'> ' if missed else ''}{np.exp(np.log(times).mean()):,.0f}"
+    mean = f"{'> ' if missed else ''}{np.exp(np.log(times).mean()):,.0f}"
     each = " ".join(f"{'>' if time >= MOST_SECONDS else ''}{time:,.0f}" for time in times)
-    return [name, f"{best:g}", said, each, f"{cut:.0%}" if form.policy == "tempo" else "-"]
+    return [name, f"{best:g}", mean, each, f"{cut:.0%}" if form.policy == "tempo" else "-"]
 
 
 def main() -> None:
@@ -102,7 +100,7 @@ def main() -> None:
     report = (
         "# What each part of tempo brings\n\n"
         "Made by `python benchmarks/forms.py`: Setup 2, static channel, plain server, geometric means over five draws, "
-        f"one seed each; runs end after {MOST_SECONDS:,.0f} s.\n\n{markdown(headings, rows)}\n"
+        f"one seed each; runs end after {MOST_SECONDS:,.0f} s.\n\n{Table.from_rows(headings, rows)}\n"
     )
     with whole_file(REPORT) as stream:
         stream.write(report)

@@ -15,10 +15,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
-from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.runner import make_simulation, one_thread
-from fedtempo.experiments.tables import markdown
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.runner import one_thread, simulation_of
 from fedtempo.files import whole_file
+from fedtempo.tables.table import Table
 
 REPORT = Path(__file__).with_suffix(".md")
 CONFIG = Path(__file__).parents[1] / "configs" / "setup2.toml"
@@ -32,7 +32,7 @@ MOMENTUM = ((0.8, 0.001), (0.8, 0.002), (0.8, 0.004))
 
 def seconds(draw: int, compute: float, steps: int, momentum: float, step_size: float, *, choose: bool) -> float | None:
     """Return the time of one run to the target, None if it misses it."""
-    experiment, _ = read_experiment(
+    experiment = load_experiment(
         CONFIG,
         "best",
         over={
@@ -46,12 +46,13 @@ def seconds(draw: int, compute: float, steps: int, momentum: float, step_size: f
         },
     )  # fmt: skip
     with one_thread(experiment):
-        simulation = make_simulation(experiment, "tempo", SEED)
+        simulation = simulation_of(experiment, "tempo", SEED)
         try:
-            *_, summary = simulation.rounds()
+            for _ in simulation.rounds():
+                pass
         except DivergedError:
             return None
-    return summary["time_to_loss"]
+    return simulation.summary().time_to_loss
 
 
 def limit(compute: float) -> float:
@@ -95,7 +96,7 @@ def main() -> None:
     report = (
         f"# Local steps: given, or chosen by tempo\n\nMade by `python benchmarks/local_steps.py --draws {given.draws}`."
         f" Setup 2, preset `best`, simulated seconds to loss {TARGET:g}, geometric mean over draws "
-        f"{given.draws.replace(',', ', ')}.\n\n{markdown(headings, rows)}\n"
+        f"{given.draws.replace(',', ', ')}.\n\n{Table.from_rows(headings, rows)}\n"
     )
     print(report)
     with whole_file(REPORT) as stream:

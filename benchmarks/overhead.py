@@ -16,15 +16,16 @@ from threadpoolctl import threadpool_limits
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.experiments.tables import markdown
 from fedtempo.files import whole_file
 from fedtempo.fleet import Fleet
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.registry import make
 from fedtempo.policies.tempo.constants import MOST_STEPS_WITH_ONE_Q
-from fedtempo.simulator.api import assemble
 from fedtempo.simulator.channel import StaticChannel
+from fedtempo.simulator.problem import Problem
+from fedtempo.simulator.simulation import RunSettings, make_simulation
+from fedtempo.tables.table import Table
 
 REPORT = Path(__file__).with_suffix(".md")
 SMALL, LARGE = 1_000, 1_000_000
@@ -67,11 +68,9 @@ def in_a_run(data: FederatedData, policy: str, *, evaluate: bool) -> tuple[float
         duplicates="physical", evaluate_every=1 if evaluate else 10**6,
     )  # fmt: skip
     timed = Timed(make(policy, PolicySetting(fleet=fleet, cohort_size=COHORT_SIZE)))
-    simulation = assemble(
-        data=data, trainer=SoftmaxTrainer(data), fleet=fleet,
-        channel=StaticChannel(fleet.compute_time, fleet.upload_time), policy=timed, options={}, training=training,
-        stop=StopSettings(max_rounds=10**6), seed=0,
-    )  # fmt: skip
+    problem = Problem(data, SoftmaxTrainer(data), fleet, StaticChannel(fleet.compute_time, fleet.upload_time))
+    settings = RunSettings(policy=timed, training=training, stop=StopSettings(max_rounds=10**6), seed=0)
+    simulation = make_simulation(problem, settings)
     rounds, steps = simulation.rounds(), 60 if evaluate else STEPS
     for _ in range(WARM_UP):
         next(rounds)
@@ -145,7 +144,7 @@ def main() -> None:
     report = (
         f"# What deciding costs\n\nMade by `python benchmarks/overhead.py`. N = {SMALL:,}, E = 50, batches of 24; "
         f"tempo steps after one or two arrivals, weighted sampling after {COHORT_SIZE}.\n\n"
-        f"{markdown(headings, rows)}\n\n"
+        f"{Table.from_rows(headings, rows)}\n\n"
         f"At N = {LARGE:,} a step of tempo takes the time of {found:.1f} NumPy passes over the fleet.\n"
     )
     print(report)

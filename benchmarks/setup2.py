@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedtempo.engine.records import RECORDS, read_lines
+from fedtempo.engine.records import Summary
 from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.planned import plan_run
+from fedtempo.experiments.results import read_run
 from fedtempo.files import whole_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,19 +24,18 @@ TARGET, MOST_ROUNDS = 1.0, 2000
 POLICIES = ("uniform", "weighted", "statistical", "proposed-oracle", "proposed")
 
 
-def run(draw: int, seed: int, policy: str) -> tuple[dict, dict]:
-    """Run one policy on one draw of the data; return the summary, and what the pilots told."""
+def run(draw: int, seed: int, policy: str) -> tuple[Summary, dict]:
+    """Run one policy on one draw of the data; return the summary, and what its pilots found."""
     over = {"data": {"seed": draw}, "times": {"seed": draw}, "stop": {"target_loss": TARGET, "max_rounds": MOST_ROUNDS}}
-    experiment, table = read_experiment(ROOT / "configs" / "setup2.toml", over=over)
-    folder = ROOT / "runs" / "setup2-draws" / str(draw) / policy / str(seed)
-    summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder)
-    notes = [record["note"] for record in read_lines(folder / RECORDS) if "note" in record]
-    return summary, notes[0] if notes else {}
+    experiment = load_experiment(ROOT / "configs" / "setup2.toml", over=over)
+    planned = plan_run(experiment, policy, seed, ROOT / "runs" / "setup2-draws" / str(draw) / policy / str(seed))
+    summary = runner.run(planned)
+    return summary, read_run(planned.records).note
 
 
-def seconds(summary: dict) -> str:
+def seconds(summary: Summary) -> str:
     """Return the time to the target, or that it was not reached."""
-    return f"{summary['time_to_loss']:,.0f}" if summary["end"] == "target" else f"> {summary['time']:,.0f}"
+    return f"{summary.time_to_loss:,.0f}" if summary.end == "target" else f"> {summary.time:,.0f}"
 
 
 def main() -> None:
@@ -54,9 +55,9 @@ def main() -> None:
     lines += ["| policy | mean | lowest | highest | rounds | not reached | pilots (s) |", "|---" + "|---:" * 6 + "|"]
     for policy in POLICIES:
         runs = [found[0, seed, policy][0] for seed in range(given.seeds)]
-        times, rounds = [run["time"] for run in runs], np.mean([run["rounds"] for run in runs])
-        missed = sum(run["end"] != "target" for run in runs)
-        pilots = np.mean([run["pilot_time"] for run in runs])
+        times, rounds = [run.time for run in runs], np.mean([run.rounds for run in runs])
+        missed = sum(run.end != "target" for run in runs)
+        pilots = np.mean([run.pilot_time for run in runs])
         cells = [f"{number:,.0f}" for number in (np.mean(times), min(times), max(times), rounds, missed, pilots)]
         lines.append(f"| {policy} | {' | '.join(cells)} |")
     lines += [
@@ -72,7 +73,7 @@ def main() -> None:
         ratio = "none: closed form" if note["fallback"] else f"{note['beta_over_alpha']:,.1f}"
         usable = note["estimate"].split("mean of ")[1].split(" losses")[0] if not note["fallback"] else "0 of 5"
         cells = [seconds(found[draw, 0, policy][0]) for policy in POLICIES]
-        lines.append(f"| {draw} | {' | '.join(cells)} | {summary['pilot_time']:,.0f} | {ratio} | {usable} |")
+        lines.append(f"| {draw} | {' | '.join(cells)} | {summary.pilot_time:,.0f} | {ratio} | {usable} |")
     lines += ["", f"`proposed` fell back to the closed form in {fallbacks} of {given.draws} draws."]
     print("\n".join(lines))
     with whole_file(REPORT) as stream:

@@ -26,10 +26,12 @@ from work import WORKS, make_data  # noqa: E402
 
 from fedtempo import Fleet  # noqa: E402
 from fedtempo.data.federation import FederatedData  # noqa: E402
+from fedtempo.engine.records import encode  # noqa: E402
 from fedtempo.engine.settings import StopSettings, TrainingSettings  # noqa: E402
 from fedtempo.files import whole_file  # noqa: E402
-from fedtempo.simulator.api import assemble, make_trainer  # noqa: E402
 from fedtempo.simulator.channel import StaticChannel  # noqa: E402
+from fedtempo.simulator.problem import Problem, make_trainer  # noqa: E402
+from fedtempo.simulator.simulation import RunSettings, make_simulation  # noqa: E402
 
 REPORT = HERE / "simulator.md"
 ROUNDS = {"setup1": 120, "setup2": 600, "setup3": 30}
@@ -51,15 +53,19 @@ def simulation(data: FederatedData, setup: str, rounds: int, seed: int = 0):
     """Return our run of the peers' work: K distinct clients in each round, as they have."""
     work, rng = WORKS[setup], np.random.default_rng(0)
     fleet = Fleet(data.data_share, 1.0, *rng.exponential(size=(2, data.num_clients)))
-    return assemble(
-        data=data, trainer=make_trainer("lenet5" if setup == "setup3" else "softmax", data), fleet=fleet, seed=seed,
-        policy="uniform", options={"replacement": False},
-        channel=StaticChannel(fleet.compute_time, fleet.upload_time), stop=StopSettings(max_rounds=rounds),
+    trainer = make_trainer("lenet5" if setup == "setup3" else "softmax", data)
+    settings = RunSettings(
+        policy="uniform", options={"replacement": False}, seed=seed, stop=StopSettings(max_rounds=rounds),
         training=TrainingSettings(
             cohort_size=work.cohort_size, step_size=work.learning_rate, schedule="constant",
             evaluate_every=work.evaluate_every, duplicates="physical",
         ),
     )  # fmt: skip
+    return make_simulation(_static(data, trainer, fleet), settings)
+
+
+def _static(data: FederatedData, trainer, fleet: Fleet) -> Problem:
+    return Problem(data, trainer, fleet, StaticChannel(fleet.compute_time, fleet.upload_time))
 
 
 def rounds_per_second(setup: str, rounds: int, seed: int = 0) -> float:
@@ -113,16 +119,15 @@ def time_outside_training(clients: int, rounds: int = 2000) -> float:
     inputs, labels = np.zeros((clients, 1), dtype=np.float32), np.arange(clients) % 2
     data = FederatedData(inputs, labels, np.arange(clients + 1), inputs[:2], labels[:2], 2, (1,), "nothing")
     fleet = Fleet(data.data_share, 1.0, *rng.exponential(size=(2, clients)))
-    running = assemble(
-        data=data, trainer=Idle(), fleet=fleet, policy="weighted", options={}, seed=0,
-        channel=StaticChannel(fleet.compute_time, fleet.upload_time), stop=StopSettings(max_rounds=rounds + 50),
-        training=TrainingSettings(cohort_size=10, local_steps=1, batch_size=1),
-    ).rounds()  # fmt: skip
+    training = TrainingSettings(cohort_size=10, local_steps=1, batch_size=1)
+    stop = StopSettings(max_rounds=rounds + 50)
+    settings = RunSettings(policy="weighted", seed=0, stop=stop, training=training)
+    running = make_simulation(_static(data, Idle(), fleet), settings).rounds()
     for _ in range(50):
         next(running)
     start = time.perf_counter()
     for record in running:
-        json.dumps(record)
+        encode(record)
     return (time.perf_counter() - start) / rounds
 
 

@@ -1,24 +1,27 @@
 """The command that plans a fleet."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedtempo.checks import InputError, check_choice
+from fedtempo.checks import InputError, check_positive
 from fedtempo.cli.options import JSON, check_ending, check_outputs
-from fedtempo.cli.terminal import console, fleet_notices, note
-from fedtempo.files import whole_files
-from fedtempo.fleet_csv import dump_fleet, read_fleet
-from fedtempo.planning.plan import PlanSettings, plan_fleet
-from fedtempo.planning.plot import check_plotting, draw_plan
-from fedtempo.planning.tables import plan_tables
+from fedtempo.cli.terminal import console, fleet_notices, note, spelling
+from fedtempo.fleet_csv import read_fleet
+from fedtempo.planning.files import PlanFiles, write_plan
+from fedtempo.planning.plan import plan_fleet
+from fedtempo.planning.plot import picture_format
+from fedtempo.planning.settings import PlanSettings
+from fedtempo.planning.values import Plan
+from fedtempo.tables.terminal import show_framed
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
 
 
 def plan(
+    context: typer.Context,
     fleet_csv: Annotated[Path, typer.Argument(metavar="CSV", help="The fleet: one line for each client.")],
     cohort_size: Annotated[int | None, typer.Option(help="K, how many clients are drawn a round.")] = None,
     optimise_cohort: Annotated[bool, typer.Option("--optimise-cohort", help="Choose K as well.")] = False,
@@ -56,8 +59,12 @@ def plan(
     """Plan a fleet: which clients to draw how often, how many a round, and how long training takes."""
     fleet_csv.stat()  # a file that is not there is what to say first
     if (cohort_size is None) != optimise_cohort:
-        raise InputError(name="the cohort size", rule="be given once: either --cohort-size K or --optimise-cohort")
-    picture_format = _picture_format(plot) if plot else ""
+        raise InputError(name="the cohort size", rule="be given once: either {cohort_size} K or {optimise_cohort}")
+    check_positive("total_bandwidth", total_bandwidth)
+    if model_megabytes is not None:
+        check_positive("model_megabytes", model_megabytes)
+    if plot is not None:
+        picture_format(plot)
     check_outputs(fleet_csv, output, plot, json_file)
     check_ending("--json", json_file, JSON)
     settings = PlanSettings(
@@ -77,24 +84,18 @@ def plan(
     result = plan_fleet(fleet, settings)
     if beta_over_alpha is None:
         note("no --beta-over-alpha: 0 assumed, which plans for sampling noise alone")
-    for assumed in result.notes():
-        note(assumed)
-    wanted = [(path, mode) for path, mode in ((output, "w"), (json_file, "w"), (plot, "wb")) if path is not None]
-    with whole_files(*wanted) as opened:
-        streams = iter(opened)
-        if output is not None:
-            dump_fleet(next(streams), fleet, result.columns())
-        if json_file is not None:
-            json.dump(result.as_json(), next(streams), indent=1, allow_nan=False)
-        if plot is not None:
-            draw_plan(result, next(streams), picture_format)
-    terminal = console()
-    for table in plan_tables(result, terminal):
-        terminal.print(table)
-    for path, _ in wanted:
+    for thought in result.notes(spelling(context)):
+        note(thought)
+    wanted = PlanFiles(csv=output, json=json_file, plot=plot)
+    write_plan(result, wanted, spelling(context))
+    _show(result)
+    for path in wanted.paths:
         print(f"wrote {path}")
 
 
-def _picture_format(path: Path) -> str:
-    check_plotting()
-    return check_choice("the ending of --plot", path.suffix.lower().removeprefix("."), ("png", "pdf", "svg"))
+def _show(result: Plan) -> None:
+    clients, terminal = result.client_table(), console()
+    if len(clients.rows) < len(result.fleet):
+        clients = replace(clients, title=f"{clients.title}; -o writes all of them")
+    for table in (result.table(), clients, result.sensitivity_table()):
+        show_framed(table, terminal)

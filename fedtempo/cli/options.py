@@ -1,9 +1,10 @@
 """What the words of a command line mean: options that commands share, lists, seeds, output files."""
 
 import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -27,11 +28,7 @@ Records = Annotated[Path, typer.Option(help="Folder of the records.")]
 RecordsOutput = Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")]
 
 HTML, JSON = (".html", ".htm"), (".json",)  # how the names of such files end
-
-
-def given(**options: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
+Number = TypeVar("Number", int, float)
 
 
 def words(listed: str) -> list[str]:
@@ -46,15 +43,15 @@ def policy_names(listed: str) -> list[str]:
     names = words(listed)
     if any(len(name.split()) > 1 for name in names):
         apart = ",".join(listed.replace(",", " ").split())
-        raise InputError(name="--policies", rule="be separated by commas", got=repr(listed), remedy=f"write {apart}")
+        raise InputError(name="policies", rule="be separated by commas", got=repr(listed), remedy=f"write {apart}")
     names = [check_name(name) for name in names]
     if not names or len(set(names)) < len(names):
-        raise InputError(name="--policies", rule="be distinct names, separated by commas", got=repr(listed))
+        raise InputError(name="policies", rule="be distinct names, separated by commas", got=repr(listed))
     return names
 
 
-def numbers(name: str, listed: str, kind: type[Any]) -> list[Any]:
-    """Return the numbers of a list with commas, each once."""
+def numbers(name: str, listed: str, kind: Callable[[str], Number]) -> list[Number]:
+    """Return the numbers of a list with commas, each once; ``name`` is that of the option."""
     try:
         found = [kind(word) for word in words(listed)]
     except ValueError:
@@ -66,8 +63,8 @@ def numbers(name: str, listed: str, kind: type[Any]) -> list[Any]:
 
 def seed_range(count: int, first: int) -> range:
     """Return so many seeds from the first one on."""
-    check_seed("--first-seed", first)
-    return range(first, first + check_count("--seeds", count))
+    check_seed("first_seed", first)
+    return range(first, first + check_count("seeds", count))
 
 
 def stop_options(
@@ -76,17 +73,23 @@ def stop_options(
     target_accuracy: float | None = None,
     time_limit: float | None = None,
     max_rounds: int | None = None,
-) -> dict[str, Any]:
-    """Return the ends of a run that were given, as a table for [stop]; a wrong one is told by its option."""
+) -> dict[str, float]:
+    """Return the ends of a run that are asked for, as a table for [stop]."""
     if target_loss is not None:
-        check_positive("--target-loss", target_loss)
+        check_positive("target_loss", target_loss)
     if target_accuracy is not None:
-        check_fraction("--target-accuracy", target_accuracy)
+        check_fraction("target_accuracy", target_accuracy)
     if time_limit is not None:
-        check_positive("--time-limit", time_limit)
+        check_positive("time_limit", time_limit)
     if max_rounds is not None:
-        check_count("--max-rounds", max_rounds)
-    return given(target_loss=target_loss, target_accuracy=target_accuracy, max_time=time_limit, max_rounds=max_rounds)
+        check_count("max_rounds", max_rounds)
+    ends = {
+        "target_loss": target_loss,
+        "target_accuracy": target_accuracy,
+        "max_time": time_limit,
+        "max_rounds": max_rounds,
+    }
+    return {name: value for name, value in ends.items() if value is not None}
 
 
 def check_ending(option: str, path: Path | None, endings: tuple[str, ...]) -> None:

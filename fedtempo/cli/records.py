@@ -1,13 +1,17 @@
 """Commands that read records: a page, a fleet, a table."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedtempo.cli.options import HTML, check_ending, check_installed, check_outputs, stop_options
 from fedtempo.cli.terminal import note, run_notices
 from fedtempo.fleet_csv import write_fleet
+
+if TYPE_CHECKING:
+    from fedtempo.experiments.comparison import Target
+    from fedtempo.experiments.results import Run
 
 Runs = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or of folders of runs.")]
 
@@ -33,13 +37,14 @@ def report(
 
 
 def check_report() -> None:
-    """Raise if there is nothing to draw a report with, before any work is done."""
-    check_installed("plotly", "report", "a report")
+    """Raise if there is nothing to make a report with, before any work is done."""
+    for package in ("plotly", "jinja2"):
+        check_installed(package, "report", "a report")
 
 
-def report_on(runs: list[Any], path: Path, target: Any) -> None:  # noqa: ANN401
+def report_on(runs: "list[Run]", path: Path, target: "Target | None") -> None:
     """Write the page about some runs, and say where."""
-    from fedtempo.experiments.report import write_report
+    from fedtempo.experiments.report.page import write_report
 
     write_report(runs, path, target=target)
     print(f"wrote {path}")
@@ -50,7 +55,7 @@ def estimate(
 ) -> None:
     """Read times, gradient bounds and β/α back out of records."""
     from fedtempo.engine.records import find_runs
-    from fedtempo.experiments.readback import estimate_fleet
+    from fedtempo.experiments.estimate import estimate_fleet
 
     with run_notices():
         paths = find_runs(runs)
@@ -70,9 +75,9 @@ def export(
 ) -> None:
     """Write the rounds of some runs as one table."""
     from fedtempo.engine.records import find_runs
-    from fedtempo.experiments.readback import export_runs
+    from fedtempo.experiments.export import export_rounds
 
     with run_notices():
         paths = find_runs(runs)
-    rows = export_runs(paths, output)
+    rows = export_rounds(paths, output)
     print(f"wrote {output}, {rows} rounds")

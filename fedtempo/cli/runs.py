@@ -2,12 +2,15 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedtempo.checks import InputError, check_seed
+from fedtempo.checks import check_seed
 from fedtempo.cli.options import (
     HTML,
     JSON,
@@ -26,8 +29,11 @@ from fedtempo.cli.options import (
     stop_options,
 )
 from fedtempo.cli.records import check_report, report_on
-from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, note, print_markdown, run_notices
+from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, print_content, run_notices
 from fedtempo.files import whole_file
+
+if TYPE_CHECKING:
+    from fedtempo.experiments.grid import Execution
 
 
 def run(
@@ -46,25 +52,28 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the target is not reached.")] = False,
 ) -> None:
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
-    from fedtempo.engine.records import RECORDS
+    from fedtempo.cli.progress import run_progress
+    from fedtempo.cli.summary import summary_table
     from fedtempo.experiments import runner
-    from fedtempo.experiments.config import read_experiment
-    from fedtempo.experiments.display import run_progress, summary_table
+    from fedtempo.experiments.config_file import load_experiment
+    from fedtempo.experiments.notices import warn_first
+    from fedtempo.experiments.planned import plan_run
     from fedtempo.experiments.results import read_run
 
-    check_seed("--seed", seed)
+    check_seed("seed", seed)
     stop = stop_options(target_loss=target_loss, max_rounds=max_rounds)
-    experiment, table = read_experiment(config, preset, over={"stop": stop})
+    experiment = load_experiment(config, preset, over={"stop": stop})
     folder = output or Path("runs") / config.stem / preset / policy / f"seed{seed}"
-    data = runner.load_data(experiment.data).name
-    say_first(experiment, [policy])
+    planned = plan_run(experiment, policy, seed, folder)
+    with run_notices():
+        warn_first(experiment, [policy])
     title = f"{experiment.name}, {policy}"
     with run_progress(title, experiment.stop) as progress, run_notices(), compiling_noted():
-        summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=progress)
-    told = read_run(folder / RECORDS).note if summary["pilot_rounds"] else {}
-    console().print(summary_table(summary, experiment.stop, data, told.get("estimate")))
+        summary = runner.run(planned, progress)
+    note = read_run(planned.records).note if summary.pilot_rounds else {}
+    console().print(summary_table(summary, experiment.stop, planned.header.data, note.get("estimate")))
     print(f"wrote {folder}")
-    if strict and summary["end"] != "target":
+    if strict and summary.end != "target":
         raise typer.Exit(FAILED)
 
 
@@ -88,74 +97,42 @@ def compare(
     output: RecordsOutput = Path("runs/compare"),
 ) -> None:
     """Run policies over the same seeds, and show what each takes to the target. Finished runs are not run again."""
-    from fedtempo.experiments.comparison import as_json
-    from fedtempo.experiments.config import read_experiment
-    from fedtempo.experiments.grid import Job
-    from fedtempo.experiments.results import read_run
-    from fedtempo.experiments.tables import time_table
+    from fedtempo.experiments import compare as verb
+    from fedtempo.experiments.config_file import load_experiment
 
-    names, wanted_seeds = policy_names(policies), seed_range(seeds, first_seed)
+    names, all_seeds = policy_names(policies), seed_range(seeds, first_seed)
     check_outputs(config, json_file, report, what="the experiment's own file")
-    check_ending("--json", json_file, JSON)
-    check_ending("--report", report, HTML)
+    check_ending("json_file", json_file, JSON)
+    check_ending("report", report, HTML)
     check_folders(output)
     if report is not None:
         check_report()
     stop = stop_options(target_loss=target_loss, target_accuracy=target_accuracy, time_limit=time_limit)
-    experiment, table = read_experiment(config, preset, over={"stop": stop})
-    target = target_of(config, experiment)
-    root = output / config.stem / preset
-    grid = [Job(experiment, table, policy, seed, root) for policy in names for seed in wanted_seeds]
-    say_first(experiment, names)
-    runs = [read_run(path) for path in run_grid(experiment.name, grid, jobs, ray)]
-    title = f"{experiment.name}, {runs[0].header['data']}: seconds to {target}"
-    limit = experiment.stop.max_time
-    print_markdown(f"{title}\n\n{time_table(runs, target, time_limit=limit)}")
+    experiment = load_experiment(config, preset, over={"stop": stop})
+    with shown_runs(jobs, ray) as execution:
+        found = verb.compare(experiment, names, all_seeds, folder=output / config.stem / preset, execution=execution)
+    print_content(found.table())
     if json_file is not None:
         with whole_file(json_file) as stream:
-            json.dump(as_json(runs, target, limit), stream, indent=1)
+            json.dump([asdict(outcome) for outcome in found.outcomes()], stream, indent=1)
             stream.write("\n")
         print(f"wrote {json_file}")
     if report is not None:
-        report_on(runs, report, target)
+        report_on(found.runs, report, found.target)
 
 
-def target_of(config: Path, experiment: Any) -> Any:  # noqa: ANN401
-    """Return what the runs of an experiment are to reach; without a target there is nothing to compare."""
-    from fedtempo.experiments.comparison import Target
+@contextmanager
+def shown_runs(jobs: int, ray: str | None) -> Iterator["Execution"]:
+    """Show how the runs of the block get on, and what there is to say of them; Ctrl-C says how far they have come."""
+    from fedtempo.cli.progress import grid_progress
+    from fedtempo.experiments.grid import Execution, GridInterrupted
 
-    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
-    if target == Target():
-        raise InputError(name=config, rule="have a target under [stop]", got="none", remedy="or give --target-loss")
-    return target
-
-
-def say_first(experiment: Any, policies: list[str]) -> None:  # noqa: ANN401
-    """Say what whoever waits for some runs should know: other data than the file names, pilots that go too far."""
-    from fedtempo.experiments.display import data_note, pilot_note
-    from fedtempo.experiments.runner import load_data
-
-    for said in (
-        data_note(experiment.data.kind, load_data(experiment.data).name),
-        pilot_note(experiment, policies),
-    ):
-        if said is not None:
-            note(said)
-
-
-def run_grid(title: str, grid: list[Any], jobs: int, ray: str | None) -> list[Path]:
-    """Run what has not ended of a grid, and show how far it is; return the records."""
-    from fedtempo.experiments import grid as grids
-    from fedtempo.experiments.display import grid_progress
-
-    if jobs == 0:
-        raise InputError(name="--jobs", rule="be a number of processes, or -1 for one to each core", got="0")
     try:
-        with grid_progress(title, grid), run_notices(), compiling_noted():
-            return grids.run_grid(grid, processes=jobs, ray=ray)
-    except KeyboardInterrupt:
-        folders = {job.folder: job for job in grid}
-        ended, where = sum(map(grids.has_ended, folders.values())), os.path.commonpath([job.root for job in grid])
+        with run_notices(), compiling_noted():
+            yield Execution(jobs=jobs, ray=ray, watch=grid_progress)
+    except GridInterrupted as stop:
+        here = stop.folder.is_relative_to(Path.cwd())
+        folder = os.path.relpath(stop.folder) if here else stop.folder
         raise Interrupted(
-            f"{ended} of {len(folders)} runs have ended, in {where}; the same command goes on with the others"
+            f"{stop.ended} of {stop.total} runs have ended, in {folder}; the same command goes on with the others"
         ) from None

@@ -29,6 +29,7 @@ class FederatedData:
     num_classes: int
     input_shape: tuple[int, ...]  # of one sample, such as (60,) or (1, 28, 28)
     name: str  # said next to every figure
+    complete: bool = True  # false: only a part of the set that was asked for, or another in its place
 
     def __post_init__(self) -> None:
         """Check every rule at the door; training relies on them."""

@@ -29,6 +29,7 @@ class LabelledImages:
     test_labels: Integers
     num_classes: int
     name: str
+    complete: bool = True  # false: only a part of the set that was asked for, or another in its place
 
     def __post_init__(self) -> None:
         """Check that images and labels go together."""
@@ -97,7 +98,7 @@ def image_data(
         inputs=inputs, labels=labels[order], offsets=offsets,
         test_inputs=test_inputs, test_labels=images.test_labels,
         num_classes=images.num_classes, input_shape=(1, *images.train_images.shape[1:]),
-        name=images.name if total == num_samples else f"{images.name}, {total:,} samples",
+        name=images.name if total == num_samples else f"{images.name}, {total:,} samples", complete=images.complete,
     )  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def load_emnist(letters: int = NUM_LETTERS) -> LabelledImages:
     if found.size < min(letters, NUM_LETTERS):
         raise InputError(name=everything.name, rule=f"have {letters} lower-case letters", got=f"{found.size}")
     chosen = _only_letters(everything, found)
-    return _pooled(chosen) if everything.name.startswith("partial") else chosen
+    return chosen if everything.complete else _pooled(chosen)
 
 
 def load_emnist_or_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
@@ -133,7 +134,7 @@ def load_emnist_or_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
         except NoFilesError:
             remedy = f"{missing.remedy}, or fedtempo fetch mnist to take MNIST instead"
             raise NoFilesError(missing.name, missing.rule, missing.got, remedy) from None
-        return replace(mnist, name=f"{mnist.name} instead of EMNIST")
+        return replace(mnist, name=f"{mnist.name} instead of EMNIST", complete=False)
     return load_emnist(letters)
 
 
@@ -154,7 +155,7 @@ def _read_set(dataset: str) -> LabelledImages:
     official = (len(train_images), len(test_images)) == image_set.official_sizes
     return LabelledImages(
         train_images, train_labels.astype(np.int64), test_images, test_labels.astype(np.int64),
-        image_set.num_classes, image_set.title if official else f"partial {image_set.title}",
+        image_set.num_classes, image_set.title if official else f"partial {image_set.title}", official,
     )  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def _only_letters(everything: LabelledImages, letters: Integers) -> LabelledImag
     return LabelledImages(
         *chosen(everything.train_images, everything.train_labels),
         *chosen(everything.test_images, everything.test_labels),
-        letters.size, f"{everything.name}, letters {_in_words(letters)}",
+        letters.size, f"{everything.name}, letters {_in_words(letters)}", everything.complete,
     )  # fmt: skip
 
 
@@ -183,10 +184,13 @@ def _pooled(images: LabelledImages) -> LabelledImages:
     for label in range(images.num_classes):
         rows = rng.permutation(np.flatnonzero(labels == label))
         held_out[rows[: max(1, round(HELD_OUT_SHARE * rows.size))]] = True
-    return LabelledImages(
-        everything[~held_out], labels[~held_out], everything[held_out], labels[held_out],
-        images.num_classes, images.name,
-    )  # fmt: skip
+    return replace(
+        images,
+        train_images=everything[~held_out],
+        train_labels=labels[~held_out],
+        test_images=everything[held_out],
+        test_labels=labels[held_out],
+    )
 
 
 def _in_words(letters: Integers) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
-from fedtempo.checks import InputError, Vector
+from fedtempo.checks import Booleans, InputError, Vector
 from fedtempo.experiments.results import Run, by_policy
 
 CONFIDENCE = 0.95
@@ -44,7 +43,7 @@ class Times:
     seeds: tuple[int, ...]
     seconds: Vector  # without pilots
     pilots: Vector
-    reached: np.ndarray[Any, np.dtype[np.bool_]]
+    reached: Booleans
     rounds: Vector
     oracle: bool = False  # pilots were taken for granted, not left out
 
@@ -95,11 +94,13 @@ def times_to(
     any of the runs trained. ``among``: other runs of the same comparison, for that longest time.
     """
     runs, found = list(runs), {}
-    longest = max((_trained(run) for run in [*runs, *among]), default=0.0)
+    longest = max((run.time_trained for run in [*runs, *among]), default=0.0)
     for policy, group in by_policy(runs).items():
         group = sorted(group, key=lambda run: run.seed)
         took = [time_to(run, target, time_limit) for run in group]
-        seconds = [_given(run, time_limit, longest) if t is None else t for run, t in zip(group, took, strict=True)]
+        seconds = [
+            _time_of_late(run, time_limit, longest) if t is None else t for run, t in zip(group, took, strict=True)
+        ]
         rounds = [
             min(run.time.size, int(np.searchsorted(run.time, s)) + 1) for run, s in zip(group, seconds, strict=True)
         ]
@@ -115,20 +116,16 @@ def _limit(run: Run, time_limit: float | None) -> float | None:
     return min((limit for limit in (run.time_limit, time_limit) if limit is not None), default=None)
 
 
-def _trained(run: Run) -> float:
-    return float(run.time[-1]) if run.time.size else 0.0
-
-
-def _given(run: Run, time_limit: float | None, longest: float) -> float:
-    """Return the time with which a late run enters."""
-    limit, end = _limit(run, time_limit), run.summary.get("end")
+def _time_of_late(run: Run, time_limit: float | None, longest: float) -> float:
+    """Return the time with which a run enters that missed the target."""
+    limit, end = _limit(run, time_limit), run.end
     if limit is None:
-        return longest if end == "diverged" else _trained(run)
-    return limit if end in ("diverged", "max_time") else min(limit, _trained(run))
+        return longest if end == "diverged" else run.time_trained
+    return limit if end in ("diverged", "max_time") else min(limit, run.time_trained)
 
 
-def ratio(of: Times, to: Times) -> tuple[float, float, float]:
-    """Return mean(of)/mean(to) with its 95 % interval, NaN for one seed.
+def ratio(times: Times, reference: Times) -> tuple[float, float, float]:
+    """Return how many times the reference's mean a mean is, x̄/ȳ, with its 95 % interval, NaN for one seed.
 
     Relative deviations xᵢ/x̄ - yᵢ/ȳ, in pairs where both have the same seeds, have mean 0; their standard error is that
     of log(x̄/ȳ), and Student's t over it gives the interval, whose ends are x̄/ȳ times and over one factor. For
@@ -136,11 +133,11 @@ def ratio(of: Times, to: Times) -> tuple[float, float, float]:
     where resampled seeds would hold it in 55 % of cases for 2 seeds and 77 % for 3. Without pairs the two variances
     add, with Welch's degrees of freedom.
     """
-    value = of.mean / to.mean if to.mean else float("inf")
-    if of.seconds.size < 2 or to.seconds.size < 2 or not (of.mean and to.mean):
+    value = times.mean / reference.mean if reference.mean else float("inf")
+    if min(times.seconds.size, reference.seconds.size) < 2 or not (times.mean and reference.mean):
         return value, float("nan"), float("nan")
-    above, below = of.seconds / of.mean, to.seconds / to.mean
-    if of.seeds == to.seeds:
+    above, below = times.seconds / times.mean, reference.seconds / reference.mean
+    if times.seeds == reference.seeds:
         variance, freedom = float((above - below).var(ddof=1)) / above.size, above.size - 1.0
     else:
         parts = np.array([one.var(ddof=1) / one.size for one in (above, below)])
@@ -151,23 +148,32 @@ def ratio(of: Times, to: Times) -> tuple[float, float, float]:
     return value, value / factor, value * factor
 
 
-def as_json(runs: Iterable[Run], target: Target, time_limit: float | None = None) -> list[dict[str, Any]]:
-    """Return one object for each run, as scripts read it, with the seconds of the tables; they leave pilots out."""
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What one run took to a target, as scripts read it; the seconds are those of the tables, without pilots."""
+
+    policy: str
+    seed: int
+    reached: bool
+    time_to_target: float
+    pilot_time: float
+    rounds: int
+    final_loss: float | None
+
+
+def outcomes(runs: Iterable[Run], target: Target, time_limit: float | None = None) -> list[RunOutcome]:
+    """Return what each run took, by policy and seed."""
     runs = sorted(runs, key=lambda run: (run.policy, run.seed))
-    if target.loss is None and target.accuracy is None:
+    if target == Target():
         raise InputError(name="a comparison", rule="have a target", got="neither a loss nor an accuracy")
     found = times_to(runs, target, time_limit).values()  # in the same order
-    told = [row for one in found for row in zip(one.reached, one.seconds, one.rounds, strict=True)]
-    rows = []
-    for run, (reached, seconds, rounds) in zip(runs, told, strict=True):
-        losses = run.loss[~np.isnan(run.loss)]
-        rows.append({
-            "policy": run.policy,
-            "seed": run.seed,
-            "reached": bool(reached),
-            "time_to_target": float(seconds),
-            "pilot_time": run.pilot_time,
-            "rounds": int(rounds),
-            "final_loss": float(losses[-1]) if losses.size else None,
-        })  # fmt: skip
-    return rows
+    each = [one for times in found for one in zip(times.reached, times.seconds, times.rounds, strict=True)]
+    return [
+        RunOutcome(run.policy, run.seed, bool(reached), float(seconds), run.pilot_time, int(rounds), _final_loss(run))
+        for run, (reached, seconds, rounds) in zip(runs, each, strict=True)
+    ]
+
+
+def _final_loss(run: Run) -> float | None:
+    losses = run.loss[~np.isnan(run.loss)]
+    return float(losses[-1]) if losses.size else None

@@ -1,23 +1,19 @@
-"""Experiments as TOML: data, model, times, channel, training, end, and what each policy needs."""
+"""What an experiment is: data, model, times, channel, training, end, and what each policy needs."""
 
-import hashlib
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from fedtempo.checks import InputError, check_seed
+from fedtempo.checks import InputError, check_seed, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.experiments.toml import as_table, from_table, merged, nearest
+from fedtempo.experiments.decode import SettingsTable, as_table, decode, merged
 from fedtempo.policies.registry import available_policies
 from fedtempo.simulator.times import TimesSpec
-from fedtempo.simulator.traces import naming
 
 DEFAULT_PRESET = "paper"
-LATER_SETTINGS = ("evaluate_growth",)  # of training
 MOST_DRAWS = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
+RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,9 +77,9 @@ class ChannelConfig:
     traces: tuple[str, ...] = ()  # files: Mahimahi .up, or .csv with time and mbps; upload times follow from them
     correlation: float = 0.9  # of the fading, from one round to the next
     snr_db: float = 10.0
-    present_share: float = 1.0  # of the rounds in which a client is there
+    present_share: float = 1.0  # of the rounds in which a client is available
     absence_rounds: float | None = None  # mean length of an absence; None: each round anew
-    told: bool = True  # policies hear the times of a round before it; false: they have nominal and measured ones
+    times_known: bool = True  # to policies before each round; false: they have nominal and measured ones
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -103,136 +99,65 @@ class Experiment:
     stop: StopSettings
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     # Options of each policy; [policy.X.training] goes over training.
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, SettingsTable] = field(default_factory=dict)
     preset: str = DEFAULT_PRESET  # that made it; no setting of the file
+    table: SettingsTable = field(default_factory=dict, repr=False)  # that it was made from; no setting either
+    path: Path | None = None  # of its file; no setting either
 
     def __post_init__(self) -> None:
         """Check that upload times come from one place."""
-        given = [name for name in ("upload", "uplink_mbps") if getattr(self.times, name) is not None]
-        if self.channel.kind == "traces" and given:
+        sources = [name for name in ("upload", "uplink_mbps") if getattr(self.times, name) is not None]
+        if self.channel.kind == "traces" and sources:
             raise InputError(
-                name=f"times.{given[0]}",
+                name=f"times.{sources[0]}",
                 rule="not be given where channel.kind is traces",
                 got="both",
                 remedy="leave it out: upload times follow from the traces",
             )
-        if self.channel.kind != "traces" and len(given) != 1:
+        if self.channel.kind != "traces" and len(sources) != 1:
             raise InputError(name="times: either upload or uplink_mbps", rule="be given", got="both or neither")
 
 
-def read_experiment(
-    path: Path | str, preset: str = DEFAULT_PRESET, *, over: Mapping[str, Any] | None = None
-) -> tuple[Experiment, dict[str, Any]]:
-    """Return the experiment of a file under a preset, and the plain table that it was made from.
-
-    The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
-    new targets replace all old ones, and new limits all old limits. Files that the experiment names are looked for
-    beside its own file first, then where the command was given; the table keeps them as they were written.
-    """
-    table = _read_table(path)
-    try:
-        table = _under_preset(table, preset)
-        if over:
-            stop = as_table("stop", table.get("stop", {}))
-            for kind in ("target_", "max_"):
-                if any(name.startswith(kind) for name in over.get("stop", {})):
-                    stop = {name: value for name, value in stop.items() if not name.startswith(kind)}
-            table = merged(table | {"stop": stop}, over)
-        experiment = make_experiment(table, preset)
-    except InputError as error:
-        raise error.within(path) from None
-    return _with_paths(experiment, Path(path).parent), table
-
-
-def has_preset(path: Path | str, preset: str) -> bool:
-    """Return whether a file has a preset."""
-    return preset in as_table("presets", _read_table(path).get("presets", {}))
-
-
-def make_experiment(table: Mapping[str, Any], preset: str = DEFAULT_PRESET) -> Experiment:
-    """Return the experiment of a plain table, as ``read_experiment`` returns it."""
-    experiment = from_table(Experiment, table, preset=preset)
+def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+    """Return the experiment of a plain table; files that it names are looked for where the command was given."""
+    experiment = decode_experiment(table, preset)
     known = available_policies()
     for name in experiment.policy:
         if name not in known:
-            raise InputError(name=f"policy.{name}", rule="be a known policy", got=f"{name!r}{nearest(name, known)}")
+            raise InputError(f"policy.{name}", "be a known policy", repr(name), near_miss(name, known))
         for_policy(experiment, name)
     return experiment
 
 
-def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, dict[str, Any]]:
+def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+    """Return the experiment of a plain table, whose policies may be ones that this machine does not have."""
+    table = with_current_names(table)
+    return decode(Experiment, table, preset=preset, table=table, path=None)
+
+
+def with_current_names(table: SettingsTable) -> dict[str, object]:
+    """Return a table in which settings that were renamed have their present names."""
+    current = dict(table)
+    for section, names in RENAMED.items():
+        values = current.get(section)
+        if not isinstance(values, Mapping):
+            continue
+        for old, new in names.items():
+            if old in values and new in values:
+                remedy = f"{old} is what {new} was called before"
+                raise InputError(f"{section}.{old}", f"not be given beside {section}.{new}", "both", remedy)
+        current[section] = {names.get(name, name): value for name, value in values.items()}
+    return current
+
+
+def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, dict[str, object]]:
     """Return the training settings that a policy trains with, and its own options."""
-    options = dict(as_table(f"policy.{policy}", experiment.policy.get(policy, {})))
-    over = as_table(f"policy.{policy}.training", options.pop("training", {}))
-    current = {name: getattr(experiment.training, name) for name in TrainingSettings.__dataclass_fields__}
-    training = from_table(TrainingSettings, merged(current, over), f"policy.{policy}.training")
+    options = dict(experiment.policy.get(policy, {}))
+    own = as_table(f"policy.{policy}.training", options.pop("training", {}))
+    table = merged(asdict(experiment.training), own)
+    training = decode(TrainingSettings, table, f"policy.{policy}.training")
     if training.cohort_size > MOST_DRAWS:
         raise InputError(
             name="training.cohort_size", rule=f"be at most {MOST_DRAWS:,}", got=f"{training.cohort_size:,}"
         )
     return training, options
-
-
-def settings_of(experiment: Experiment, policy: str) -> dict[str, Any]:
-    """Return all that the runs of a policy depend on as a plain table: defaults filled in, names left out.
-
-    Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
-    """
-    training, options = for_policy(experiment, policy)
-    settings = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
-    return asdict(experiment) | {"training": settings, "policy": options, "name": None, "preset": None}
-
-
-def files_of(experiment: Experiment) -> dict[str, Any]:
-    """Return a table to lie over the settings, in which what a file holds stands for its name; {} if it names none."""
-    found: dict[str, Any] = {}
-    if experiment.times.compute_scores is not None:
-        found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
-    if experiment.channel.kind == "traces":
-        found["channel"] = {"traces": [digest_of(name) for name in experiment.channel.traces]}
-    return found
-
-
-def _read_table(path: Path | str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            name=path, rule="be a configuration file", got="no such file", remedy="fedtempo init writes one"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(name=path, rule="be a readable text file", got=f"{error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(name=path, rule="be TOML", got=f"{error}") from None
-
-
-def _under_preset(table: dict[str, Any], preset: str) -> dict[str, Any]:
-    presets = {DEFAULT_PRESET: {}} | dict(as_table("presets", table.pop("presets", {})))
-    if preset not in presets:
-        raise InputError(name="preset", rule="be a known preset", got=f"{preset!r}{nearest(preset, presets)}")
-    return merged(table, as_table(f"presets.{preset}", presets[preset]))
-
-
-def _with_paths(experiment: Experiment, folder: Path) -> Experiment:
-    def beside(name: str) -> str:
-        path = folder / name if (folder / name).exists() else Path(name)
-        return str(path.absolute()) if path.exists() else name  # found from other folders too, where workers may be
-
-    times, channel = experiment.times, experiment.channel
-    if times.compute_scores is not None:
-        times = replace(times, compute_scores=beside(times.compute_scores))
-    return replace(experiment, times=times, channel=replace(channel, traces=tuple(map(beside, channel.traces))))
-
-
-def digest_of(name: str) -> str:
-    """Return what a file holds, in short."""
-    path = Path(name)
-    with naming(path):
-        status = path.stat()
-        return _digest_at(path.absolute(), status.st_mtime_ns, status.st_size)
-
-
-@cache
-def _digest_at(path: Path, changed: int, size: int) -> str:
-    """Return the same, read once: a grid asks for each run, about many files."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -2,9 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 CONFIGS = Path("configs")  # folder of setup1.toml to setup3.toml, as the repository has it
 MODELS = {"softmax": "softmax regression", "lenet5": "LeNet-5"}
+
+PILOTS = ("uniform", "weighted")  # policies whose rounds to a few losses lead to β/α
+BASELINES = (*PILOTS, "statistical")  # of Table 3
+SCHEME = "proposed"  # the paper's
+SCHEME_WITHOUT_PILOTS = "proposed-oracle"  # the same, with what pilots estimate taken for granted
+
+Printed: TypeAlias = tuple[float, float] | None  # mean and deviation of seconds; None: not reached
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,9 +27,7 @@ class PaperSetup:
     rounds_uniform: tuple[int, ...]  # to each of them
     rounds_weighted: tuple[int, ...]
     ratio: float  # printed as α/β
-    seconds: dict[
-        str, tuple[float, float] | None
-    ]  # mean and deviation of the time to the target loss; None: not reached
+    seconds: dict[str, Printed]  # of the policies of Table 3, to the target loss
 
 
 SETUPS = {
@@ -57,10 +63,6 @@ SETUPS = {
     ),
 }  # fmt: skip
 
-IMPACT_OF_K = {
-    1: 4778.1,
-    4: 617.1,
-    10: 1272.5,
-    16: 2021.6,
-}  # seconds of the proposed scheme in Setup 2 to the loss below
+# Seconds of the proposed scheme in Setup 2 to the loss below, for each K.
+IMPACT_OF_K = {1: 4778.1, 4: 617.1, 10: 1272.5, 16: 2021.6}
 IMPACT_LOSS, IMPACT_ACCURACY = 1.2, 0.72

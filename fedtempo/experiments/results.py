@@ -1,4 +1,4 @@
-"""Runs as their records tell: curves of the training phase, and when each target was reached."""
+"""Runs as their records show them: curves of the training phase, and when each target was reached."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.engine.clock import time_round
-from fedtempo.engine.records import find_runs, read_records
+from fedtempo.engine.clock import Uploads, time_round
+from fedtempo.engine.records import End, Header, RoundRecord, Summary, find_runs, read_records
+from fedtempo.policies.registry import traits
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
-
-ORACLES = ("proposed-oracle",)  # policies that know beforehand what others need pilots for
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,45 +22,76 @@ class Run:
     """One run; arrays have one entry for each round of training, pilots left out."""
 
     folder: Path
-    header: dict[str, Any]
-    summary: dict[str, Any]  # {} for a run that has not ended
-    records: list[dict[str, Any]]  # of all rounds, pilots included
-    policy: str
-    seed: int
-    pilot_time: float
-    time: Vector  # seconds of training at the end of each round
-    loss: Vector  # NaN where it was not evaluated
-    accuracy: Vector
+    header: Header
+    records: list[RoundRecord]  # of all rounds, pilots included
+    summary: Summary | None  # None: the run has not ended
+    policy: str  # the header's, or what a comparison of unlike runs calls it
 
     @property
     def name(self) -> str:
         """The experiment that this is a run of."""
-        return str(self.header["experiment"])
+        return self.header.experiment
+
+    @property
+    def seed(self) -> int:
+        """The seed of cohorts, batches and the initial model."""
+        return self.header.seed
+
+    @property
+    def end(self) -> End | None:
+        """Why the run ended, None if it has not."""
+        return None if self.summary is None else self.summary.end
 
     @property
     def clock(self) -> str:
         """What measured its seconds: simulated, or real, where real clients trained."""
-        return "real" if self.header.get("clock") == "wall" else "simulated"
+        return "real" if self.header.clock == "wall" else "simulated"
 
     @property
     def oracle(self) -> bool:
         """Whether its policy takes pilots for granted: that it has none is then no merit."""
-        return self.header["policy"] in ORACLES
+        return traits(self.header.policy).oracle
 
     @property
     def time_limit(self) -> float | None:
-        """The simulated seconds of training that it was given, None if it ends after a number of rounds alone."""
-        return self.header["config"].get("stop", {}).get("max_time")  # type: ignore[no-any-return]
+        """The simulated seconds of training that it may take, None if it ends after a number of rounds alone."""
+        limit: float | None = self.header.config.get("stop", {}).get("max_time")
+        return limit
 
     @cached_property
-    def trained(self) -> list[dict[str, Any]]:
+    def trained(self) -> list[RoundRecord]:
         """The records of training."""
-        return [record for record in self.records if record["phase"] == "train"]
+        return [record for record in self.records if record.trained]
 
     @property
     def note(self) -> dict[str, Any]:
         """What the policy found in its pilots, {} if it had none."""
-        return next((record["note"] for record in self.trained[:1] if "note" in record), {})
+        return self.trained[0].notes if self.trained else {}
+
+    @cached_property
+    def pilot_time(self) -> float:
+        """Seconds of the pilots."""
+        return 0.0 + sum(record.round_time for record in self.records if not record.trained)
+
+    @cached_property
+    def time(self) -> Vector:
+        """Seconds of training at the end of each round."""
+        return np.cumsum([record.round_time for record in self.trained], dtype=np.float64)
+
+    @cached_property
+    def loss(self) -> Vector:
+        """The loss after each round, NaN where it was not evaluated."""
+        return _numbers(record.loss for record in self.trained)
+
+    @cached_property
+    def accuracy(self) -> Vector:
+        """The accuracy after each round, NaN where it was not evaluated."""
+        return _numbers(record.accuracy for record in self.trained)
+
+    @property
+    def time_trained(self) -> float:
+        """Seconds of training in all."""
+        return float(self.time[-1]) if self.time.size else 0.0
 
     def round_of(self, *, loss: float | None = None, accuracy: float | None = None) -> int | None:
         """Return after how many rounds of training the targets were first reached, each for itself; None if never."""
@@ -84,7 +114,7 @@ class Run:
 
         Clients compute and upload as recorded; downloads, which are not in the records, are refused.
         """
-        if self.header["config"]["times"].get("download") is not None:
+        if self.header.config["times"].get("download") is not None:
             raise InputError(
                 name="times.download",
                 rule="not be set to time rounds anew",
@@ -93,25 +123,20 @@ class Run:
             )
         times = []
         for record in self.trained:
-            there = np.array([t is not None for t in record["compute_time"]])
-            tau, t = (np.array(record[name], dtype=np.float64)[there] for name in ("compute_time", "upload_time"))
-            timing = time_round(
-                tau, t, total_bandwidth=1.0, link=link, duplicates=duplicates, counts=np.array(record["counts"])[there]
-            )
+            known = np.array([t is not None for t in record.compute_time])
+            tau, t = (np.array(each, dtype=np.float64)[known] for each in (record.compute_time, record.upload_time))
+            uploads = Uploads(ready_time=tau, upload_time=t, counts=np.array(record.counts)[known])
+            timing = time_round(uploads, total_bandwidth=1.0, link=link, duplicates=duplicates)
             times.append(timing.round_time)
         return np.array(times)
 
 
 def read_run(path: Path) -> Run:
     """Read one records file."""
-    header, records, summary = read_records(path)
-    trained = [record for record in records if record["phase"] == "train"]
-    pilot_time = 0.0 + sum(record["round_time"] for record in records if record["phase"] != "train")
-    return Run(
-        path.parent, header, summary, records, header["policy"], header["seed"], pilot_time,
-        np.cumsum([record["round_time"] for record in trained]),
-        _numbers(record["loss"] for record in trained), _numbers(record["accuracy"] for record in trained),
-    )  # fmt: skip
+    found = read_records(path)
+    if found.header is None:
+        raise InputError(path, "hold the records of a run", "no line", "it was killed at its start: delete its folder")
+    return Run(path.parent, found.header, found.rounds, found.summary, found.header.policy)
 
 
 def read_runs(folders: list[Path]) -> list[Run]:
@@ -135,9 +160,9 @@ def code_of(runs: Sequence[Run]) -> str:
     """Say with what code runs were made, and how many where they were made with several."""
     found: Counter[str] = Counter()
     for run in runs:
-        versions, commit = run.header.get("versions", {}), run.header.get("commit")
+        versions, commit = run.header.versions, run.header.commit
         known = "" if commit is None else f", commit {commit}"
         found[f"fedtempo {versions.get('fedtempo')}, numpy {versions.get('numpy')}{known}"] += 1
     if len(found) == 1:
         return next(iter(found))
-    return "; ".join(f"{said} ({count} of {len(runs)} runs)" for said, count in found.items())
+    return "; ".join(f"{code} ({count} of {len(runs)} runs)" for code, count in found.items())

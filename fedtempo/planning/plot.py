@@ -1,22 +1,34 @@
 """A plan as a picture: who is drawn how often and why, and what the cohort size does."""
 
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from fedtempo.checks import Integers, MissingDependencyError, Vector
-from fedtempo.planning.plan import Plan, time_against_cohort
+from fedtempo.checks import InputError, Integers, MissingDependencyError, Vector
+from fedtempo.planning.plan import time_against_cohort
+from fedtempo.planning.values import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+FORMATS = ("png", "pdf", "svg")
 
 MOST_POINTS = 20_000
 EXTREMES = 100
 
 
-def check_plotting() -> None:
-    """Raise if matplotlib is missing, before any work is done."""
+def picture_format(path: Path) -> str:
+    """Return the format of a picture by its ending; raise where it cannot be drawn, before any work is done."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise MissingDependencyError("matplotlib", "report", "--plot") from None
+        raise MissingDependencyError("matplotlib", "report", "plot") from None
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        raise InputError(name="plot", rule="end in .png, .pdf or .svg", got=f"{path}")
+    return ending
 
 
 def draw_plan(plan: Plan, stream: IO[bytes], file_format: str = "png") -> None:
@@ -51,7 +63,7 @@ def _shown(plan: Plan) -> Integers:
     return np.union1d(extremes, sample)
 
 
-def _scatter(axes: Any, x: Vector, q: Vector, colour: Vector, uniform: float, labels: tuple[str, str]) -> None:  # noqa: ANN401
+def _scatter(axes: "Axes", x: Vector, q: Vector, colour: Vector, uniform: float, labels: tuple[str, str]) -> None:
     from matplotlib.colors import LogNorm
 
     many = x.size > 1000
@@ -67,7 +79,7 @@ def _scatter(axes: Any, x: Vector, q: Vector, colour: Vector, uniform: float, la
     _plain_ticks(axes.xaxis)
 
 
-def _cohort_curve(axes: Any, plan: Plan) -> None:  # noqa: ANN401
+def _cohort_curve(axes: "Axes", plan: Plan) -> None:
     sizes, times, best = time_against_cohort(plan)
     axes.plot(sizes, times, color="#0072B2", label="best q for each K")
     if best is not None and best != plan.cohort_size:
@@ -87,7 +99,7 @@ def _cohort_curve(axes: Any, plan: Plan) -> None:  # noqa: ANN401
     axes.legend(frameon=False, loc="upper center")
 
 
-def _plain_ticks(axis: Any) -> None:  # noqa: ANN401
+def _plain_ticks(axis: "Axis") -> None:
     """Label a logarithmic axis with 1, 2, 5, 10, or with powers of ten where it is long."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 

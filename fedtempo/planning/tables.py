@@ -1,14 +1,14 @@
-"""A plan as tables for the terminal."""
+"""A plan as tables: the policies, the clients, the sensitivity."""
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
-from fedtempo.planning.plan import Plan
+from fedtempo.checks import Integers
+from fedtempo.tables.table import EMPTY, Cell, Column, Table, number_cell
+
+if TYPE_CHECKING:
+    from fedtempo.planning.values import Forecast, Plan
 
 MOST_CLIENTS = 15
 LONGEST_NAME = 24
@@ -25,73 +25,49 @@ LEAST_NEEDED = (
     "data share",
     "clients",
 )
+LEGEND = (
+    "round: mean seconds of a round, with the bounds of Theorem 2; surrogate: as the optimisation counts it; "
+    "clients: different ones in a round, on average; time ×: rounds × mean round time, relative to this plan; "
+    "weight: the largest p/(K q) of one draw."
+)
 
-Columns = dict[str, list[str]]
 
-
-def plan_tables(plan: Plan, console: Console) -> Iterator[RenderableType]:
-    """Yield what a person wants to read: the policies, the clients, the sensitivity."""
+def policy_table(plan: "Plan") -> Table:
+    """Return what each policy costs, the plan itself first."""
+    settings = plan.settings
+    columns = ["policy", "round", "lower", "upper", "surrogate", "clients", "rounds ×", "time ×", "weight"]
+    columns += [] if settings.rounds_weighted is None else ["rounds", "hours"]
     title = (
-        f"{_count(len(plan.fleet), 'client')}, {plan.cohort_size:,} drawn a round, β/α = "
-        f"{plan.settings.beta_over_alpha:g} beside a sampling noise of {plan.forecasts[0].noise:.3g}"
+        f"{len(plan.fleet):,} client{'' if len(plan.fleet) == 1 else 's'}, {plan.cohort_size:,} drawn a round, β/α = "
+        f"{settings.beta_over_alpha:g} beside a sampling noise of {plan.forecasts[0].noise:.3g}"
     )
-    yield _fitting(console, title, _policies(plan), marked=0)
-    yield Text(
-        "round: mean seconds of a round, with the bounds of Theorem 2; surrogate: as the optimisation counts it; "
-        "clients: different ones in a round, on average; time ×: rounds × mean round time, relative to this plan; "
-        "weight: the largest p/(K q) of one draw.",
-        style="dim",
-    )
-    shown = np.argsort(-plan.sampling_prob, kind="stable")[:MOST_CLIENTS]
+    rows = [_policy_row(plan, forecast) for forecast in plan.forecasts]
+    return Table.from_rows([_column(name) for name in columns], rows, title=title, notes=[LEGEND], marked=0)
+
+
+def _policy_row(plan: "Plan", forecast: "Forecast") -> list[str | Cell]:
+    row: list[str | Cell] = [forecast.policy, number_cell(forecast.round_time.mean, ".4g")]
+    row += [EMPTY] * 2 if forecast.bounds is None else [number_cell(bound, ".4g") for bound in forecast.bounds]
+    row += [
+        number_cell(forecast.surrogate, ".4g"),
+        number_cell(forecast.distinct_clients, ".3g"),
+        number_cell(plan.relative_rounds(forecast), ".2f"),
+        number_cell(plan.relative_time(forecast), ".2f"),
+        number_cell(forecast.largest_weight, ".3g"),
+    ]
+    hours = plan.hours(forecast)
+    if forecast.rounds is not None and hours is not None:
+        row += [number_cell(forecast.rounds, ",.0f"), number_cell(hours, ",.2f")]
+    return row
+
+
+def client_table(plan: "Plan", most: int = MOST_CLIENTS) -> Table:
+    """Return the clients that are drawn most."""
+    shown: Integers = np.argsort(-plan.sampling_prob, kind="stable")[:most]
     title = "Draws of each client"
-    if len(plan.fleet) > MOST_CLIENTS:
-        share = plan.sampling_prob[shown].sum()
-        title = f"The {MOST_CLIENTS} clients drawn most, with {share:.0%} of the draws; -o writes all of them"
-    yield _fitting(console, title, _clients(plan, shown))
-    yield _fitting(console, "If β/α is in truth another", _sensitivities(plan))
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def _fitting(console: Console, title: str, columns: Columns, marked: int | None = None) -> Table:
-    """Return the table, without the columns that are least needed if the terminal is too narrow for all."""
-    while True:
-        table = Table(title=title, title_justify="left", title_style="bold")
-        for index, name in enumerate(columns):
-            table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
-        for index, row in enumerate(zip(*columns.values(), strict=True)):
-            table.add_row(*row, style="bold green" if index == marked else None)
-        dropped = next((name for name in LEAST_NEEDED if name in columns), None)
-        unlimited = console.options.update(width=10_000)
-        if dropped is None or Measurement.get(console, unlimited, table).maximum <= console.width:
-            return table
-        del columns[dropped]
-
-
-def _policies(plan: Plan) -> Columns:
-    forecasts = plan.forecasts
-    columns = {
-        "policy": [forecast.policy for forecast in forecasts],
-        "round": [f"{forecast.round_time.mean:.4g}" for forecast in forecasts],
-        "lower": ["-" if forecast.bounds is None else f"{forecast.bounds.lower:.4g}" for forecast in forecasts],
-        "upper": ["-" if forecast.bounds is None else f"{forecast.bounds.upper:.4g}" for forecast in forecasts],
-        "surrogate": [f"{forecast.surrogate:.4g}" for forecast in forecasts],
-        "clients": [f"{forecast.distinct_clients:.3g}" for forecast in forecasts],
-        "rounds ×": [f"{plan.relative_rounds(forecast):.2f}" for forecast in forecasts],
-        "time ×": [f"{plan.relative_time(forecast):.2f}" for forecast in forecasts],
-        "weight": [f"{forecast.largest_weight:.3g}" for forecast in forecasts],
-    }
-    if plan.settings.rounds_weighted is not None:
-        columns["rounds"] = [f"{forecast.rounds:,.0f}" for forecast in forecasts]
-        columns["hours"] = [f"{plan.hours(forecast):,.2f}" for forecast in forecasts]
-    return columns
-
-
-def _clients(plan: Plan, shown: np.ndarray) -> Columns:
+    if len(plan.fleet) > most:
+        title = f"The {most} clients drawn most, with {plan.sampling_prob[shown].sum():.0%} of the draws"
     fleet, columns = plan.fleet, plan.columns()
-    names = [fleet.name(i) for i in shown.tolist()]
     numbers = {
         "data share": (fleet.data_share, ".3g"),
         "G": (fleet.gradient_bound, ".3g"),
@@ -101,20 +77,31 @@ def _clients(plan: Plan, shown: np.ndarray) -> Columns:
         "draw prob. q": (columns["sampling_prob"], ".4g"),
         "weight": (columns["aggregation_weight"], ".3g"),
     }
-    plain = ["".join(c if c.isprintable() else "?" for c in name) for name in names]
-    short = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in plain]
-    return {"client": short} | {
-        title: [f"{x:{style}}" for x in values[shown].tolist()] for title, (values, style) in numbers.items()
-    }
+    cells: dict[str | Column, list[str | Cell]] = {_column("client"): [_name(fleet.name(i)) for i in shown.tolist()]}
+    for name, (values, style) in numbers.items():
+        cells[_column(name)] = [number_cell(value, style) for value in values[shown].tolist()]
+    return Table.from_columns(cells, title=title)
 
 
-def _sensitivities(plan: Plan) -> Columns:
+def sensitivity_table(plan: "Plan") -> Table:
+    """Return what the plan costs if β/α is in truth another."""
     cases = plan.sensitivities
-    columns = {
-        "true β/α": [f"{case.beta_over_alpha:.3g}" for case in cases],
-        "this plan takes": [f"{case.excess_time:+.1%}" for case in cases],
-        "draws that would move": [f"{case.moved:.1%}" for case in cases],
+    columns: dict[str | Column, list[str | Cell]] = {
+        "true β/α": [number_cell(case.beta_over_alpha, ".3g") for case in cases],
+        "this plan takes": [number_cell(case.excess_time, "+.1%") for case in cases],
+        "draws that would move": [number_cell(case.moved, ".1%") for case in cases],
     }
     if plan.settings.cohort_size is None:
-        columns["best K"] = [str(case.best_cohort) for case in cases]
-    return columns
+        columns["best K"] = [Cell(str(case.best_cohort), case.best_cohort) for case in cases]
+    return Table.from_columns(columns, title="If β/α is in truth another")
+
+
+def _column(name: str) -> Column:
+    dispensable = len(LEAST_NEEDED) - LEAST_NEEDED.index(name) if name in LEAST_NEEDED else 0
+    return Column(name, align="left" if name in ("policy", "client") else "right", dispensable=dispensable)
+
+
+def _name(name: str) -> Cell:
+    """Return the name of a client, as much of it as a table has room for."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in name)
+    return Cell(plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…", name)

@@ -1,4 +1,4 @@
-"""What the command line prints and writes: no number cut, no file overwritten by mistake, and how far a grid is."""
+"""What the command line prints and writes: no file overwritten by mistake, and how far a grid is."""
 
 import re
 import signal
@@ -10,18 +10,10 @@ from rich.console import Console
 
 import fedtempo.cli
 from fedtempo.cli import studies
-from fedtempo.cli.terminal import table_of
 from fedtempo.experiments import display, grid, reproduce
 from fedtempo.experiments.config import read_experiment
 from fedtempo.experiments.grid import Job
-from fedtempo.experiments.tables import markdown
 from support.runs import SMALL, command
-
-HEADINGS = ["policy", "seconds", "95 % interval", "rounds", "over proposed", "pilots (s)", "with pilots (s)"]
-ROWS = [
-    ["statistical", "15,919 ± 885", "12,802–14,735", "1,318", "2.62 × (0.56–12.19)", "2,087", "18,006 ± 707"],
-    ["proposed", "4,787 ± 4,456", "up to 17,825", "1,522", "1", "2,087", "6,875 ± 4,408"],
-]
 
 
 @pytest.fixture
@@ -29,28 +21,6 @@ def config(tmp_path):
     path = tmp_path / "small.toml"
     path.write_text(SMALL.replace("max_rounds = 6", "max_rounds = 6\ntarget_loss = 2.0"))
     return path
-
-
-def shown(width):
-    terminal = Console(width=width, file=StringIO(), markup=False, highlight=False)
-    terminal.print(table_of(markdown(HEADINGS, ROWS).splitlines(), width))
-    return terminal.file.getvalue()
-
-
-@pytest.mark.parametrize("width", [40, 80, 100, 160])
-def test_no_word_of_a_table_is_cut_however_narrow_the_terminal(width):
-    text = shown(width)
-    assert "…" not in text
-    assert max(map(len, text.splitlines())) <= width
-    for word in " ".join(cell for row in [HEADINGS, *ROWS] for cell in row).split():
-        assert word in text
-
-
-def test_a_table_that_fits_has_one_line_for_each_row():
-    assert [line.split()[0] for line in shown(160).splitlines()[2:]] == ["statistical", "proposed"]
-    lists = shown(40).splitlines()
-    assert lists[0] == "policy: statistical"
-    assert "  95 % interval: 12,802–14,735" in lists
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
 """Files of experiments: presets, policies and paths in them, and one sentence for bad ones."""
 
+import tomllib
+
 import pytest
 
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.checks import InputError
+from fedtempo.experiments.config import for_policy
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.decode import merged, to_toml
+from fedtempo.experiments.problem import problem_of
 from support.paths import ROOT
 from support.runs import SMALL, UPLOAD, command
 
 
 def test_presets_and_policies_lie_over_the_file(config):
-    experiment, _ = read_experiment(config)
+    experiment = load_experiment(config)
     assert experiment.training.link == "paper"
-    best, _ = read_experiment(config, "best")
+    best = load_experiment(config, "best")
     assert (best.training.link, best.training.duplicates) == ("shared", "physical")
     assert for_policy(best, "weighted")[0].step_size == 0.05
     training, options = for_policy(best, "proposed")
@@ -93,7 +98,7 @@ def test_bad_configurations_get_one_sentence_and_code_2(config, tmp_path, capsys
 @pytest.mark.parametrize("preset", ["paper", "authors-code", "best"])
 @pytest.mark.parametrize("setup", ["setup1", "setup2", "setup3"])
 def test_the_setups_are_those_of_the_paper(setup, preset):
-    experiment, _ = read_experiment(ROOT / "configs" / f"{setup}.toml", preset)
+    experiment = load_experiment(ROOT / "configs" / f"{setup}.toml", preset)
     training, data = experiment.training, experiment.data
     assert (training.local_steps, training.batch_size) == (50, 24)
     assert (data.clients, data.samples, training.cohort_size) == {
@@ -132,9 +137,33 @@ def test_files_lie_beside_the_configuration_or_where_the_command_is_given(tmp_pa
         (tmp_path / folder / "scores.json").write_text('{"a": 1.0}')
     (tmp_path / "here" / "b.up").write_text("1\n2\n")
     monkeypatch.chdir(tmp_path / "here")
-    experiment, table = read_experiment(config)
+    experiment = load_experiment(config)
     assert experiment.channel.traces == (str(tmp_path / "there" / "R.CSV"), str(tmp_path / "here" / "b.up"))
     assert experiment.times.compute_scores == str(tmp_path / "there" / "scores.json")
-    assert table["channel"]["traces"] == ["R.CSV", "b.up"]
-    assert table["times"]["compute_scores"] == "scores.json"
-    runner.make_simulation(experiment, "uniform", 0)
+    assert experiment.table["channel"]["traces"] == ["R.CSV", "b.up"]
+    assert experiment.table["times"]["compute_scores"] == "scores.json"
+    assert len(problem_of(experiment).fleet) == 10
+
+
+def test_a_setting_is_known_by_its_former_name_too(config):
+    for preset, known in (("paper", False), ("best", True)):
+        config.write_text(SMALL + "[channel]\ntold = false\n[presets.best.channel]\ntimes_known = true\n")
+        experiment = load_experiment(config, preset)
+        assert experiment.channel.times_known is known
+        assert experiment.table["channel"] == {"times_known": known}, "records have the present name"
+        assert problem_of(experiment).channel.at(0, 0.0).known is known
+    config.write_text(SMALL + "[channel]\ntold = false\ntimes_known = true\n")
+    with pytest.raises(InputError, match=r"channel.told must not be given beside channel.times_known"):
+        load_experiment(config)
+
+
+def test_none_takes_a_setting_away():
+    assert merged({"times": {"upload": 1, "seed": 2}}, {"times": {"upload": None}}) == {"times": {"seed": 2}}
+
+
+def test_tables_become_toml():
+    table = {
+        "name": 'a "b" \\ \n ü', "on": True, "x": 1e-9, "far": float("inf"), "none": [], "empty": {},
+        "list": [1, 2.5, "c", [{"kind": "d"}]], "deep": {"er": {"n": 1}, "odd key": 2}, "1.5": {"é": {"y": -3}},
+    }  # fmt: skip
+    assert tomllib.loads(to_toml(table | {"nothing": None})) == table

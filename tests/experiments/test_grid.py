@@ -1,6 +1,5 @@
 """Grids of runs: found again, resumed, and ended by Ctrl-C."""
 
-import json
 import os
 import shutil
 import signal
@@ -8,51 +7,98 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from fedtempo.engine.records import LOCK, RECORDS
-from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.grid import Job, has_ended, last_line, run_grid
+from fedtempo.checks import InputError
+from fedtempo.engine.loop import Loop
+from fedtempo.engine.records import RECORDS, HeaderLine, Summary, encode
+from fedtempo.engine.run_files import LOCK
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.grid import Execution, GridInterrupted, has_ended, last_line, run_grid
+from fedtempo.experiments.planned import plan_runs
+from fedtempo.experiments.processes import compute
+from fedtempo.experiments.provenance import made_with
 from fedtempo.files import lock
-from fedtempo.simulator.simulation import Simulation
-from support.grids import jobs_of
+from support.grids import ONE_PROCESS, TWO_PROCESSES, made_up, planned_runs
 from support.paths import ROOT
 
 
 def test_finished_runs_are_found_again_by_what_they_are(setup2, tmp_path):
-    jobs = jobs_of(setup2, tmp_path / "runs")
-    written = run_grid(jobs, processes=2)
+    planned = planned_runs(setup2, tmp_path / "runs")
+    found = run_grid("small", planned, TWO_PROCESSES)
+    written = [run.folder / RECORDS for run in found]
+    assert written == [run.records for run in planned]
     before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in written]
     assert [path.parent.name.rsplit("-", 1)[0] for path in written] == [
         "uniform-seed0", "uniform-seed1", "weighted-seed0", "weighted-seed1",
     ]  # fmt: skip
-    assert run_grid(jobs, processes=1) == written
+    assert [run.folder for run in run_grid("small", planned, ONE_PROCESS)] == [run.folder for run in planned]
     assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in written] == before
-    same = jobs_of(setup2, tmp_path / "runs", policy={"proposed": {"floor": 0.2}})
-    assert [job.folder for job in same] == [job.folder for job in jobs], "another policy's options do not matter"
+    same = planned_runs(setup2, tmp_path / "runs", policy={"proposed": {"floor": 0.2}})
+    assert [run.folder for run in same] == [run.folder for run in planned], "another policy's options do not matter"
     for setting in ({"training": {"cohort_size": 2}}, {"stop": {"max_rounds": 9}}):
-        other = jobs_of(setup2, tmp_path / "runs", **setting)
-        assert not {job.folder for job in other} & {job.folder for job in jobs}
-    best, _ = read_experiment(setup2, "best")
-    assert Job(best, {}, "uniform", 0, tmp_path).folder.name != jobs[0].folder.name
+        other = planned_runs(setup2, tmp_path / "runs", **setting)
+        assert not {run.folder for run in other} & {run.folder for run in planned}
+    (best,) = plan_runs(load_experiment(setup2, "best"), ["uniform"], [0], tmp_path)
+    assert best.folder.name != planned[0].folder.name
+
+
+def test_a_run_that_is_asked_for_twice_runs_once(setup2, tmp_path, monkeypatch):
+    planned, started = planned_runs(setup2, tmp_path / "runs", ["uniform"], [0, 0, 1]), []
+    monkeypatch.setattr(
+        "fedtempo.experiments.processes.compute", lambda run, pid: started.append(run.seed) or compute(run, pid)
+    )
+    found = run_grid("small", planned, ONE_PROCESS)
+    assert started == [0, 1]
+    assert found[0] is found[1]
+    assert found[1].folder != found[2].folder
+
+
+def test_whoever_watches_sees_what_is_left_and_each_end(setup2, tmp_path):
+    planned, seen = planned_runs(setup2, tmp_path / "runs", ["uniform"], [0, 1]), []
+
+    @contextmanager
+    def watch(grid):
+        seen.append((grid.title, len(grid.runs), len(grid.unfinished)))
+        yield lambda run: seen.append(run.seed)
+
+    run_grid("first", planned[:1], Execution(jobs=1, watch=watch))
+    run_grid("both", planned, Execution(jobs=2, watch=watch))
+    run_grid("again", planned, Execution(jobs=1, watch=watch))
+    assert seen == [("first", 1, 1), 0, ("both", 2, 1), 1, ("again", 2, 0)]
+
+
+def test_the_commit_is_asked_for_once_and_never_by_workers(setup2, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("fedtempo.experiments.provenance._commit", lambda: asked.append(1) or "0123abc")
+    made_with.cache_clear()
+    try:
+        found = run_grid("small", planned_runs(setup2, tmp_path / "runs"), TWO_PROCESSES)
+    finally:
+        made_with.cache_clear()
+    assert asked == [1]
+    assert {run.header.commit for run in found} == {"0123abc"}
 
 
 def test_a_grid_on_one_process_runs_each_round_once_and_ends_at_ctrl_c(setup2, tmp_path, monkeypatch):
-    jobs, rounds, plain = jobs_of(setup2, tmp_path / "runs", ["uniform"]), [], Simulation._round
+    planned, rounds, plain = planned_runs(setup2, tmp_path / "runs", ["uniform"]), [], Loop._round
 
-    def interrupted(simulation):
-        rounds.append((simulation.seed, simulation.rounds_done))
+    def interrupted(loop):
+        rounds.append((loop.seed, loop.state.rounds_done))
         if rounds[-1] == (0, 5):
             signal.raise_signal(signal.SIGINT)
-        return plain(simulation)
+        return plain(loop)
 
-    monkeypatch.setattr(Simulation, "_round", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_grid(jobs, processes=1)
+    monkeypatch.setattr(Loop, "_round", interrupted)
+    with pytest.raises(GridInterrupted) as stopped:
+        run_grid("small", planned, ONE_PROCESS)
     assert rounds == [(0, number) for number in range(6)]
-    assert [has_ended(job) for job in jobs] == [True, False]
+    assert [has_ended(run) for run in planned] == [True, False]
+    assert (stopped.value.ended, stopped.value.total, stopped.value.folder) == (1, 2, tmp_path / "runs")
 
 
 def test_ctrl_c_while_workers_start_is_heard(setup2, tmp_path, monkeypatch):
@@ -62,21 +108,25 @@ def test_ctrl_c_while_workers_start_is_heard(setup2, tmp_path, monkeypatch):
 
     monkeypatch.setattr("joblib.Parallel.__call__", started)
     with pytest.raises(KeyboardInterrupt):
-        run_grid(jobs_of(setup2, tmp_path / "runs"), processes=2)
+        run_grid("small", planned_runs(setup2, tmp_path / "runs"), TWO_PROCESSES)
 
 
-def test_the_last_line_is_found_without_reading_the_rest(tmp_path):
-    path = tmp_path / "lines"
-    for size in (10, 5000, 100_000):
-        lines = [{"number": i, "text": "x" * size} for i in range(3)]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert last_line(path)["number"] == 2
-        path.write_text(path.read_text() + '{"half')
-        assert last_line(path)["number"] == 2
-    path.write_text('{"half')
-    assert last_line(path) == {}
-    path.write_text("")
-    assert last_line(path) == {}
+@pytest.mark.parametrize("size", [10, 5000, 100_000])
+def test_the_last_line_is_found_without_reading_the_rest(tmp_path, size):
+    path, run = tmp_path / "lines", made_up("uniform", 0, [2.0, 1.0, 0.5], 1.0)
+    header = encode(HeaderLine(msgspec.structs.replace(run.header, data="x" * size)))
+    path.write_bytes(header)
+    assert last_line(path).header.data == "x" * size
+    rounds = b"".join(encode(msgspec.structs.replace(record, note={"x": "x" * size})) for record in run.records)
+    for half in (b"", b'{"half'):
+        path.write_bytes(header + rounds + half)
+        assert last_line(path).round == 2
+    path.write_bytes(header + rounds + encode(run.summary))
+    assert last_line(path) == run.summary
+    assert isinstance(last_line(path), Summary)
+    for nothing in (b'{"half', b""):
+        path.write_bytes(nothing)
+        assert last_line(path) is None
 
 
 @pytest.mark.slow
@@ -100,56 +150,66 @@ def test_an_orphan_gives_way(setup2, tmp_path):
 import os, sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
 from pathlib import Path
-from support.grids import jobs_of
-job = jobs_of(Path({str(setup2)!r}), Path({str(tmp_path / "runs")!r}), ["uniform"], [0])[0]
+from fedtempo.experiments.processes import compute
+from support.grids import planned_runs
+(run,) = planned_runs(Path({str(setup2)!r}), Path({str(tmp_path / "runs")!r}), ["uniform"], [0])
+parent = os.getpid()
 if os.fork() == 0:
-    job.run()
+    compute(run, parent)
 else:
     while not any(Path({str(tmp_path / "runs")!r}).rglob("records.jsonl")):
         pass
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    job = jobs_of(setup2, tmp_path / "runs", ["uniform"], [0])[0]
+    (run,) = planned_runs(setup2, tmp_path / "runs", ["uniform"], [0])
     size = -1
     for _ in range(100):
         time.sleep(0.2)
-        before, size = size, (job.folder / RECORDS).stat().st_size
+        before, size = size, run.records.stat().st_size
         if before == size:
             break
     assert before == size
-    assert not has_ended(job)
-    shutil.rmtree(job.folder)
+    assert not has_ended(run)
+    shutil.rmtree(run.folder)
 
 
-def test_records_of_other_data_are_refused(setup2, tmp_path, monkeypatch):
-    jobs = jobs_of(setup2, tmp_path / "runs", ["uniform"], [0])
-    (path,) = run_grid(jobs, processes=1)
+def test_records_of_other_data_are_refused(setup2, tmp_path):
+    planned = planned_runs(setup2, tmp_path / "runs", ["uniform"], [0])
+    run_grid("small", planned, ONE_PROCESS)
+    path = planned[0].records
     path.write_text(path.read_text().replace('"data_checksum":"', '"data_checksum":"0', 1))
-    with pytest.raises(ValueError, match="got other data"):
-        run_grid(jobs, processes=1)
+    with pytest.raises(InputError, match="got other data"):
+        run_grid("small", planned, ONE_PROCESS)
 
 
 def test_who_has_waited_for_the_lock_does_not_run_again(setup2, tmp_path):
-    (job,) = jobs_of(setup2, tmp_path / "runs", ["uniform"], [0])
-    whole = job.run().read_bytes()
-    (job.folder / RECORDS).write_bytes(whole[: len(whole) // 2].rsplit(b"\n", 1)[0] + b"\n")
-    with open(job.folder / LOCK, "ab") as locked, open(job.folder / RECORDS, "r+b") as stream:
+    (run,) = planned_runs(setup2, tmp_path / "runs", ["uniform"], [0])
+    compute(run, os.getpid())
+    whole = run.records.read_bytes()
+    run.records.write_bytes(whole[: len(whole) // 2].rsplit(b"\n", 1)[0] + b"\n")
+    with open(run.folder / LOCK, "ab") as locked, open(run.records, "r+b") as stream:
         assert lock(locked)
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(job.run)
+            waiting = pool.submit(compute, run, os.getpid())
             time.sleep(0.5)
             stream.write(whole)  # the other process ends its run
             stream.flush()
-            changed = os.stat(job.folder / RECORDS).st_mtime_ns
+            changed = os.stat(run.records).st_mtime_ns
             locked.close()
-            assert waiting.result(timeout=30).read_bytes() == whole
-    assert os.stat(job.folder / RECORDS).st_mtime_ns == changed
+            assert waiting.result(timeout=30) == run.folder
+    assert run.records.read_bytes() == whole
+    assert os.stat(run.records).st_mtime_ns == changed
 
 
 def test_workers_that_were_started_elsewhere_write_to_the_right_folder(setup2, tmp_path, monkeypatch):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        for path in run_grid(jobs_of(setup2, Path("runs"), seeds=[0]), processes=2):
-            assert path.is_relative_to(tmp_path / name)
-            assert path.exists()
+        for run in run_grid("small", planned_runs(setup2, Path("runs"), seeds=[0]), TWO_PROCESSES):
+            assert run.folder.is_relative_to(tmp_path / name)
+            assert run.end == "max_rounds"
+
+
+def test_somebody_must_compute():
+    with pytest.raises(InputError, match="jobs must be a number of processes, or -1 for one to each core, got 0"):
+        Execution(jobs=0)

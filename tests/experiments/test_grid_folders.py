@@ -1,6 +1,8 @@
 """Grids of runs: which folder is whose, what of it is taken up, told or refused, and what a cluster hands back."""
 
+import os
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -8,8 +10,11 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.grid import Job, has_ended, run_grid
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.grid import Execution, has_ended, run_grid
+from fedtempo.experiments.planned import plan_runs
+from fedtempo.experiments.processes import compute
+from support.grids import planned_runs
 from support.runs import SMALL, UPLOAD, command
 
 
@@ -18,11 +23,6 @@ def config(tmp_path):
     path = tmp_path / "setup2.toml"
     path.write_text(SMALL)
     return path
-
-
-def jobs_of(config, root, policies, seeds):
-    experiment, table = read_experiment(config)
-    return [Job(experiment, table, policy, seed, root) for policy in policies for seed in seeds]
 
 
 def test_a_policy_of_another_package_runs_anew_when_its_file_changes(config, tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_a_policy_of_another_package_runs_anew_when_its_file_changes(config, tmp
     folders = []
     for formula in ("fleet.data_share", "1 - fleet.data_share"):
         source.write_text(f"def sampler(fleet):\n    return {formula}\n")
-        folders.append([job.folder.name for job in jobs_of(config, tmp_path, ("mine", "weighted", "gone"), [0])])
+        folders.append([run.folder.name for run in planned_runs(config, tmp_path, ("mine", "weighted", "gone"), [0])])
     assert [old == new for old, new in zip(*folders, strict=True)] == [False, True, True]
 
 
@@ -43,9 +43,10 @@ def test_folders_have_kept_their_names(tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
     names = {}
     for preset in ("paper", "best"):
-        experiment, table = read_experiment(tmp_path / "small.toml", preset)
-        policies = ("uniform", "weighted", "proposed")
-        names[preset] = [Job(experiment, table, policy, 3, tmp_path).folder.name for policy in policies]
+        planned = plan_runs(
+            load_experiment(tmp_path / "small.toml", preset), ("uniform", "weighted", "proposed"), [3], tmp_path
+        )
+        names[preset] = [run.folder.name for run in planned]
     assert names == {
         "paper": ["uniform-seed3-3667441d42", "weighted-seed3-974b8924d1", "proposed-seed3-603ebd12a4"],
         "best": ["uniform-seed3-a95c456413", "weighted-seed3-fdd9a16a52", "proposed-seed3-8a05a69cac"],
@@ -63,26 +64,26 @@ def traced(config):
 
 @pytest.mark.parametrize(("name", "content"), [("a.csv", "time,mbps\n0,1\n5,20\n"), ("scores.json", '{"a":1.0,"b":2}')])
 def test_other_contents_of_a_named_file_are_another_run(traced, tmp_path, name, content):
-    (job,) = jobs_of(traced, tmp_path / "runs", ["uniform"], [0])
+    (run,) = planned_runs(traced, tmp_path / "runs", ["uniform"], [0])
     (tmp_path / name).write_text(content)
-    (other,) = jobs_of(traced, tmp_path / "runs", ["uniform"], [0])
-    assert other.folder != job.folder
+    (other,) = planned_runs(traced, tmp_path / "runs", ["uniform"], [0])
+    assert other.folder != run.folder
 
 
 def test_a_file_is_the_same_by_any_path(traced, tmp_path, monkeypatch):
-    (job,) = jobs_of(traced, tmp_path / "runs", ["uniform"], [0])
-    job.run()
+    (run,) = planned_runs(traced, tmp_path / "runs", ["uniform"], [0])
+    compute(run, os.getpid())
     traced.write_text(traced.read_text().replace('"a.csv"', f'"{tmp_path}/a.csv"'))
     (tmp_path / "elsewhere").mkdir()
     for folder, config in ((tmp_path, traced), (tmp_path / "elsewhere", Path("../setup2.toml"))):
         monkeypatch.chdir(folder)
-        (same,) = jobs_of(config, tmp_path / "runs", ["uniform"], [0])
-        assert same.folder == job.folder
-    lines = (job.folder / RECORDS).read_bytes().splitlines(keepends=True)
-    (job.folder / RECORDS).write_bytes(b"".join(lines[:-2]))
+        (same,) = planned_runs(config, tmp_path / "runs", ["uniform"], [0])
+        assert same.folder == run.folder
+    lines = run.records.read_bytes().splitlines(keepends=True)
+    run.records.write_bytes(b"".join(lines[:-2]))
     monkeypatch.chdir(tmp_path / "elsewhere")
-    same.run()
-    assert (job.folder / RECORDS).read_bytes().splitlines(keepends=True)[1:] == lines[1:]
+    compute(same, os.getpid())
+    assert run.records.read_bytes().splitlines(keepends=True)[1:] == lines[1:]
 
 
 def test_runs_of_other_code_are_told_of_once(config, tmp_path, capsys):
@@ -98,14 +99,6 @@ def test_runs_of_other_code_are_told_of_once(config, tmp_path, capsys):
     (note,) = capsys.readouterr().err.splitlines()
     assert note.startswith(f"note: of the runs in {paths[0].parent.parent}, 2 of 3 (versions.numpy: '1.0' there, ")
     assert note.endswith("they are taken as they are: delete them to run them again")
-
-
-def test_a_job_that_is_there_twice_runs_once(config, tmp_path, monkeypatch):
-    jobs, started, plain = jobs_of(config, tmp_path / "runs", ["uniform"], [0, 0, 1]), [], Job.run
-    monkeypatch.setattr(Job, "run", lambda job: started.append(job.seed) or plain(job))
-    found = run_grid(jobs, processes=1)
-    assert started == [0, 1]
-    assert found[0] == found[1] != found[2]
 
 
 @pytest.mark.parametrize("option", ["--step-sizes", "--cohort-sizes"])
@@ -151,7 +144,7 @@ class ClusterElsewhere:
         self.folder, self.calls = folder, 0
 
     def remote(self, **resources):
-        return lambda function: type("Remote", (), {"remote": staticmethod(lambda job: (function, job))})
+        return lambda function: type("Remote", (), {"remote": staticmethod(lambda *task: (function, task))})
 
     def wait(self, under_way):
         return under_way[:1], under_way[1:]
@@ -160,16 +153,16 @@ class ClusterElsewhere:
         self.calls += 1
         if self.calls == 2:
             raise self.exceptions.RayTaskError
-        function, job = task
-        return function(Job(job.experiment, job.table, job.policy, job.seed, self.folder))
+        function, (run, asked_by) = task
+        return function(replace(run, folder=self.folder / run.folder.name), asked_by)
 
 
 def test_what_has_ended_on_a_cluster_is_not_lost_with_the_rest(config, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ClusterElsewhere(tmp_path / "there"))
-    monkeypatch.setattr("fedtempo.experiments.grid._connect_to_ray", lambda address: None)
-    jobs = jobs_of(config, tmp_path / "here", ["uniform"], [0, 1, 2])
+    monkeypatch.setattr("fedtempo.experiments.cluster._connect", lambda address: None)
+    planned = planned_runs(config, tmp_path / "here", ["uniform"], [0, 1, 2])
     with pytest.raises(RuntimeError, match="lost"):
-        run_grid(jobs, processes=1, ray="elsewhere")
-    assert [has_ended(job) for job in jobs] == [True, False, False]
-    run_grid(jobs, processes=1, ray="elsewhere")
-    assert all(has_ended(job) for job in jobs)
+        run_grid("small", planned, Execution(ray="elsewhere"))
+    assert [has_ended(run) for run in planned] == [True, False, False]
+    run_grid("small", planned, Execution(ray="elsewhere"))
+    assert all(has_ended(run) for run in planned)

@@ -2,25 +2,25 @@
 
 import pytest
 
-from fedtempo.engine.records import RECORDS, read_lines
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.engine.records import RECORDS
+from fedtempo.experiments.results import read_run
 from support.marks import slow_after
 from support.paths import ROOT
+from support.runs import run_file
 
 CONFIG = ROOT / "configs" / "setup2.toml"
 
 
 def time_to(folder, policy, seed, target=1.0):
-    experiment, table = read_experiment(CONFIG, over={"stop": {"target_loss": target, "max_rounds": 1000}})
-    summary = runner.run(experiment, table, policy=policy, seed=seed, folder=folder / policy / str(seed))
-    assert summary["end"] == "target"
-    return summary["time_to_loss"]
+    stop = {"target_loss": target, "max_rounds": 1000}
+    summary = run_file(CONFIG, folder / policy / str(seed), policy, seed, over={"stop": stop})
+    assert summary.end == "target"
+    return summary.time_to_loss
 
 
 def test_weighted_sampling_needs_about_as_many_rounds_as_in_the_paper(tmp_path):
     time_to(tmp_path, "weighted", 0)
-    losses = [record["loss"] for record in read_lines(tmp_path / "weighted" / "0" / RECORDS) if "round" in record]
+    losses = read_run(tmp_path / "weighted" / "0" / RECORDS).loss
     for target, papers in ((1.2, 48), (1.0, 101)):
         rounds = next(r for r, loss in enumerate(losses, start=1) if loss <= target)
         assert papers / 4 <= rounds <= 4 * papers

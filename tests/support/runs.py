@@ -8,7 +8,8 @@ from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS
 from fedtempo.engine.run_files import CHECKPOINT
 from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.planned import plan_run
 
 SMALL = """
 name = "small"
@@ -46,24 +47,28 @@ def command(*arguments):
     return ended.value.code
 
 
+def run_file(config, folder, policy="uniform", seed=0, *, preset="paper", over=None, progress=runner.no_progress):
+    """Run the experiment of a file, or go on with it; return the summary."""
+    experiment = load_experiment(config, preset, over=over)
+    return runner.run(plan_run(experiment, policy, seed, folder), progress)
+
+
 def stopped_run(config, folder, seed=0, policy="uniform"):
     """Run four rounds and stop, as a kill after a checkpoint does."""
-    experiment, table = read_experiment(config)
 
-    def stop(simulation, record):
-        if simulation.state.rounds_done == 4:
+    def stop(loop, record):
+        if loop.state.rounds_done == 4:
             raise RuntimeError
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(RuntimeError):
-            runner.run(experiment, table, policy=policy, seed=seed, folder=folder, progress=stop)
+            run_file(config, folder, policy, seed, progress=stop)
     assert (folder / CHECKPOINT).exists()
 
 
 def whole_run(config, folder, seed=0, policy="uniform", **over):
-    experiment, table = read_experiment(config, over=over)
-    runner.run(experiment, table, policy=policy, seed=seed, folder=folder)
+    run_file(config, folder, policy, seed, over=over)
     return (folder / RECORDS).read_bytes()
 
 

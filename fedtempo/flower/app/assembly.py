@@ -1,15 +1,16 @@
 """What an experiment trains and by whom: made here alone, for the ready app and for the testbed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flwr.app import UserConfigValue
 
 from fedtempo.engine.headers import as_table
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.runner import make_header, problem_of
-from fedtempo.experiments.toml import merged
+from fedtempo.experiments.decode import merged
+from fedtempo.experiments.planned import make_header
+from fedtempo.experiments.problem import load_trainer, problem_of
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.simulator.problem import Problem, model_bits
 
@@ -28,7 +29,7 @@ class AppSetup:
 def read_setup(run_config: Mapping[str, UserConfigValue]) -> AppSetup:
     """Return what a run config names."""
     config = RunConfig.read(run_config)
-    experiment, _ = config.read_experiment()
+    experiment = config.read_experiment()
     training, options = for_policy(experiment, config.policy)
     problem = assemble(experiment, config.ballast)
     return AppSetup(config=config, experiment=experiment, training=training, options=options, problem=problem)
@@ -39,12 +40,7 @@ def assemble(experiment: Experiment, ballast: int = 0) -> Problem:
 
     Where upload times follow from rates, they are those of the whole upload.
     """
-    problem = problem_of(experiment)
-    if experiment.times.upload is not None or not ballast:
-        return problem
-    own = model_bits(problem.trainer)
-    upload_time = problem.fleet.upload_time * ((own + 8 * ballast) / own)
-    return replace(problem, fleet=replace(problem.fleet, upload_time=upload_time))
+    return problem_of(experiment, model_bits=model_bits(load_trainer(experiment.model, experiment.data)) + 8 * ballast)
 
 
 def header_of(setup: AppSetup) -> dict[str, object]:
@@ -53,6 +49,8 @@ def header_of(setup: AppSetup) -> dict[str, object]:
     On real nodes, who is drawn twice uploads once.
     """
     config = setup.config
-    real = {"training": {"duplicates": "physical"}} if config.clock == "wall" else {}
-    table = merged(config.read_experiment()[1], {"stop": {"max_rounds": config.rounds}} | real)
-    return as_table(make_header(setup.experiment, table, config.policy, config.seed))
+    changes: dict[str, object] = {"stop": {"max_rounds": config.rounds}}
+    if config.clock == "wall":
+        changes["training"] = {"duplicates": "physical"}
+    table = merged(setup.experiment.table, changes)
+    return as_table(make_header(setup.experiment, config.policy, config.seed, table=table))

@@ -23,7 +23,8 @@ import msgspec
 from flwr.app import UserConfigValue
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experiment, read_experiment
+from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experiment
+from fedtempo.experiments.config_file import load_experiment
 from fedtempo.flower.link.remote import RemoteLink
 from fedtempo.flower.strategy.settings import Clock
 
@@ -59,8 +60,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
         table: dict[str, UserConfigValue] = msgspec.to_builtins(self)
         return table
 
-    def read_experiment(self) -> tuple[Experiment, dict[str, object]]:
-        """Return the experiment, and the plain table that it was made from."""
+    def read_experiment(self) -> Experiment:
+        """Return the experiment."""
         return _read(self.experiment, self.config, self.preset)
 
     def client_of_node(self) -> dict[int, int] | None:
@@ -76,8 +77,5 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
 
 
 @cache
-def _read(table: str, path: str, preset: str) -> tuple[Experiment, dict[str, object]]:
-    if not table:
-        return read_experiment(path, preset)
-    plain = json.loads(table)
-    return make_experiment(plain, preset), plain
+def _read(table: str, path: str, preset: str) -> Experiment:
+    return make_experiment(json.loads(table), preset) if table else load_experiment(path, preset)

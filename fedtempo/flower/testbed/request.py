@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive, check_seed
-from fedtempo.experiments.config import DEFAULT_PRESET, make_experiment, read_experiment
-from fedtempo.experiments.toml import merged
+from fedtempo.experiments.config import DEFAULT_PRESET, make_experiment
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.decode import merged
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.testbed.settings import TestbedSettings
@@ -78,7 +79,7 @@ class TestbedRequest:
         """Return the experiment as a plain table."""
         over = self._over()
         if self.config is not None:
-            return read_experiment(self.config, self.preset, over=over)[1]
+            return dict(load_experiment(self.config, self.preset, over=over).table)
         if self.nodes < LEAST_NODES:
             remedy = "or give an experiment with {config}"
             raise InputError(name="nodes", rule=f"be at least {LEAST_NODES}", got=self.nodes, remedy=remedy)

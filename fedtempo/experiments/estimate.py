@@ -1,0 +1,143 @@
+"""A fleet from records: clients' times and gradient bounds, and β/α."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+
+from fedtempo.checks import InputError, Integers, Vector
+from fedtempo.engine.records import Header, RoundRecord
+from fedtempo.experiments.config import ChannelConfig, TimesConfig, decode_experiment, for_policy
+from fedtempo.experiments.paper import PILOTS, SCHEME
+from fedtempo.experiments.results import Run, read_run
+from fedtempo.fleet import Fleet
+from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha, estimate_gradient_bounds
+
+Curve: TypeAlias = list[tuple[int, float]]  # losses after rounds, where they were evaluated
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FleetEstimate:
+    """A fleet as its records show it."""
+
+    fleet: Fleet
+    unseen: int  # clients that never trained: they take the medians of the others
+    beta_over_alpha: BetaOverAlphaEstimate | None  # None: the records hold no uniform and weighted runs to compare
+
+
+def estimate_fleet(paths: Sequence[Path]) -> FleetEstimate:
+    """Return τ, t, G and β/α from the records of some runs of one fleet.
+
+    R to each loss F_s is the mean over the runs of a scheme, NaN where one of them does not get there.
+    """
+    runs = [read_run(path) for path in paths]
+    first, *others = (_shared(run.header) for run in runs)
+    for path, shared in zip(paths[1:], others, strict=True):
+        for name, wanted, value in zip(first._fields, first, shared, strict=True):
+            if value != wanted:
+                _refuse(path, name.replace("_", " "), paths[0])
+    fleet, unseen = measured_fleet(runs[0].header.samples, (record for run in runs for record in run.records))
+    reached = _rounds_to_losses(runs, paths)
+    if reached is None:
+        return FleetEstimate(fleet, unseen, None)
+    ratio = estimate_beta_over_alpha(fleet, *reached, cohort_size=first.cohort_size)
+    return FleetEstimate(fleet, unseen, ratio)
+
+
+def _refuse(path: Path, name: str, other: Path) -> NoReturn:
+    raise InputError(path, f"have the same {name} as {other}", "another", "name fewer runs")
+
+
+def measured_fleet(samples: Sequence[int], rounds: Iterable[RoundRecord]) -> tuple[Fleet, int]:
+    """Return the fleet that some rounds show: mean times and the largest gradient norm of each client.
+
+    Clients that never trained, whose number is returned too, get the medians of the others.
+    """
+    rounds = list(rounds)
+    members = np.array([member for record in rounds for member in record.members], dtype=np.int64)
+    compute, upload, norm = (
+        np.array([value for record in rounds for value in record[name]], dtype=np.float64)
+        for name in ("compute_time", "upload_time", "largest_gradient_norm")
+    )
+    known = ~np.isnan(compute)
+    if not known.any():
+        raise InputError(name="the runs", rule="hold at least one round", got="none")
+    clients, size = members[known], len(samples)
+    bound = estimate_gradient_bounds(clients, norm[known], num_clients=size).gradient_bound
+    compute, upload = (_mean_or_median(clients, values[known], size) for values in (compute, upload))
+    share = np.array(samples, dtype=np.float64) / sum(samples)
+    return Fleet(share, bound, compute, upload), size - len(np.unique(clients))
+
+
+def _mean_or_median(clients: Integers, values: Vector, size: int) -> Vector:
+    count = np.bincount(clients, minlength=size)
+    mean = np.bincount(clients, weights=values, minlength=size) / np.maximum(count, 1)
+    mean[count == 0] = np.median(mean[count > 0])
+    return np.asarray(mean)
+
+
+class _Shared(NamedTuple):
+    """What runs must have in common to be read together."""
+
+    clients: tuple[str, list[int]]  # the checksum of the data, and how many samples each has
+    cohort_size: int
+    model: str | None = None  # None: of somebody's own app on Flower nodes, which is no experiment of a configuration
+    times: TimesConfig | None = None
+    channel: ChannelConfig | None = None
+
+
+def _shared(header: Header) -> _Shared:
+    clients = header.data_checksum, header.samples
+    if "data" not in header.config:
+        return _Shared(clients, int(header.config["training"]["cohort_size"]))
+    experiment = decode_experiment(header.config)
+    training, _ = for_policy(experiment, header.policy)
+    return _Shared(clients, training.cohort_size, experiment.model.kind, experiment.times, experiment.channel)
+
+
+def _pilot_losses(header: Header) -> list[float] | None:
+    """Return the losses F_s of the run's own pilots, or of the paper's scheme in its configuration; None if neither."""
+    tables = header.config.get("policy", {})
+    for policy in (header.policy, SCHEME):
+        if losses := tables.get(policy, {}).get("losses"):
+            return [float(loss) for loss in losses]
+    return None
+
+
+def _rounds_to_losses(runs: Sequence[Run], paths: Sequence[Path]) -> tuple[Vector, Vector] | None:
+    """Return the mean rounds of uniform and of weighted sampling to each loss F_s; None where one is not there.
+
+    Runs that name no losses, since their policies have no pilots, take those of the others.
+    """
+    named = [(path, losses) for path, run in zip(paths, runs, strict=True) if (losses := _pilot_losses(run.header))]
+    if not named:
+        return None
+    first, losses = named[0]
+    for path, others in named:
+        if others != losses:
+            _refuse(path, "losses", first)
+    reached: dict[str, list[list[float]]] = {scheme: [] for scheme in PILOTS}
+    for run in runs:
+        for scheme, curve in _curves(run).items():
+            reached[scheme].append(_rounds_to(curve, losses))
+    if not all(reached.values()):
+        return None
+    uniform, weighted = (np.mean(rounds, axis=0) for rounds in reached.values())
+    return uniform, weighted
+
+
+def _curves(run: Run) -> dict[str, Curve]:
+    """Return the curves of one run: of uniform and of weighted sampling, as its policy or as its pilots."""
+    curves: dict[str, Curve] = {}
+    for record in run.records:
+        scheme = run.policy if record.trained else record.phase.removeprefix("pilot-")
+        if scheme in PILOTS and record.loss is not None:
+            curves.setdefault(scheme, []).append((record.round + 1, record.loss))
+    return curves
+
+
+def _rounds_to(curve: Curve, targets: Sequence[float]) -> list[float]:
+    """Return after how many rounds a curve first reaches each target; NaN where it does not."""
+    return [next((float(rounds) for rounds, loss in curve if loss <= target), np.nan) for target in targets]

@@ -1,0 +1,1 @@
+"""Tables and pages as values, and one small renderer for each medium."""
