@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from fedtempo.engine.records import RECORDS, RoundRecord, read_records
-from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, make_experiment
+from fedtempo.experiments.runner import simulation_of
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.credentials import make_node_key
@@ -56,7 +56,7 @@ def servers_of_forks(node):
 
 def simulated(policy, seed, rounds=3):
     experiment = make_experiment(TABLE | {"stop": {"max_rounds": rounds}})
-    simulation = runner.make_simulation(experiment, policy, seed)
+    simulation = simulation_of(experiment, policy, seed)
     return list(simulation.rounds()), simulation.model
 
 
