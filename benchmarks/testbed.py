@@ -20,21 +20,24 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import numpy as np
 import psutil
 
+from fedtempo.engine.records import RoundRecord, Summary
 from fedtempo.experiments.config import for_policy, read_experiment
 from fedtempo.experiments.tables import markdown
 from fedtempo.files import whole_file
-from fedtempo.flower.testbed.federation import Testbed, TestbedSettings
-from fedtempo.flower.testbed.report import report_on, summary_of
+from fedtempo.flower.strategy.notes import failures_in, uploads_in
+from fedtempo.flower.testbed.federation import Testbed
+from fedtempo.flower.testbed.report import TestbedReport, medians_of, report_on
+from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.watched import ProcessError
+from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 
 ROOT = Path(__file__).parents[1]
 COHORT_SIZE, MEGABYTE = 4, 1_000_000
-LINKS = ("paper", "equal", "shared")
+LINKS = LINK_MODES
 SIZES = (10, 20, 40)
 POLICIES = ("uniform", "proposed", "tempo")
 MOST_ROUNDS, TARGET = 40, 1.2
@@ -49,23 +52,23 @@ TIMES = {
 Interval = tuple[float, float]
 
 
-def table_of(nodes: int, **over: Mapping[str, Any]) -> dict[str, Any]:
+def table_of(nodes: int, **over: Mapping[str, object]) -> dict[str, object]:
     """Return Setup 1 with as many clients as there are nodes, and times that differ more."""
     changed = {"data": {"clients": nodes}, "times": TIMES, "stop": {"max_rounds": 1000, "target_accuracy": None}}
     training = {"cohort_size": COHORT_SIZE, "schedule": "constant", "step_size": 0.05, "duplicates": "physical"}
     return read_experiment(ROOT / "configs" / "setup1.toml", "paper", over=changed | {"training": training} | over)[1]
 
 
-def bed_of(nodes: int, folder: str, **over: Mapping[str, Any]) -> Testbed:
+def bed_of(nodes: int, folder: str, **over: Mapping[str, object]) -> Testbed:
     """Return a testbed that is not started yet."""
     settings = TestbedSettings(table=table_of(nodes, **over), model_bytes=MEGABYTE, deadline=DEADLINE)
     return Testbed(settings, Path(folder))
 
 
-def reported(bed: Testbed, records: list[dict[str, Any]], policy: str, link: str) -> dict[str, Any]:
+def reported(bed: Testbed, rounds: Sequence[RoundRecord], policy: str, link: LinkMode) -> TestbedReport:
     """Return predicted and measured times of a run."""
     training, _ = for_policy(bed.experiment, policy)
-    return report_on(records, bed.fleet, replace(training, link=link))
+    return report_on(rounds, bed.fleet, replace(training, link=link))
 
 
 def links(folder: str) -> str:
@@ -77,15 +80,14 @@ def links(folder: str) -> str:
                 "uniform", rounds=20, seed=1, records=Path(folder, link), timeout=20 * ROUND_SECONDS,
                 over={"training": {"link": link}},
             )  # fmt: skip
-            report = reported(bed, found, "uniform", link)
-            uploads = [member for one in report["rounds"] for member in one["members"]]
-            errors = np.abs([one["measured_upload"] / one["predicted_upload"] - 1 for one in uploads])
+            report = reported(bed, found.rounds, "uniform", link)
+            uploads = [member for one in report.rounds for member in one.members]
+            errors = np.abs([one.measured_upload / one.predicted_upload - 1 for one in uploads])
             spreads = _spreads(report)
-            said = summary_of(report)
             rows.append([
                 link, f"{len(uploads)}", f"{np.median(errors):.1%}", f"{np.quantile(errors, 0.9):.1%}",
-                f"{np.median(spreads):.1%}", f"{max(spreads):.1%}", f"{mean(_spans(found)):.2f}",
-                f"{mean(one['predicted_time'] for one in report['rounds']):.2f}", f"{said['overhead']:.2f}",
+                f"{np.median(spreads):.1%}", f"{max(spreads):.1%}", f"{mean(_spans(found.rounds)):.2f}",
+                f"{mean(one.predicted_time for one in report.rounds):.2f}", f"{medians_of(report).overhead:.2f}",
             ])  # fmt: skip
     headings = [
         "link", "uploads", "off the predicted time: median", "90 % quantile", "ends of a round apart: median", "most",
@@ -99,13 +101,13 @@ def links(folder: str) -> str:
     )
 
 
-def _spans(records: Sequence[Mapping[str, Any]]) -> list[float]:
-    work = [_work(record) for record in records if "members" in record]
+def _spans(rounds: Sequence[RoundRecord]) -> list[float]:
+    work = [_work(record) for record in rounds]
     return [max(end for *_, end in some) - min(began for began, *_ in some) for some in work if some]
 
 
-def _spreads(report: Mapping[str, Any]) -> list[float]:
-    ends = [[member["upload_ended"] for member in one["members"]] for one in report["rounds"]]
+def _spreads(report: TestbedReport) -> list[float]:
+    ends = [[member.upload_ended for member in one.members] for one in report.rounds]
     return [(max(some) - min(some)) / max(some) for some in ends if len(some) > 1]
 
 
@@ -121,17 +123,17 @@ def sizes(folder: str) -> str:
                 found = bed.run(
                     "uniform", rounds=5, seed=1, records=Path(folder, f"records-{nodes}"), timeout=5 * ROUND_SECONDS
                 )
-                said = summary_of(reported(bed, found, "uniform", "paper"))
+                medians = medians_of(reported(bed, found.rounds, "uniform", "paper"))
                 memory = sum(_of_each(bed, lambda process: process.memory_full_info().uss).values())
         except ProcessError as error:
             rows.append([f"{nodes}", str(error).splitlines()[0][:120], *"-" * 4])
             continue
         rows.append([
-            f"{nodes}", f"{started:.0f}", f"{idle:.2f}", f"{memory / 2**30:.1f}", f"{said['upload_error']:.1%}",
-            f"{said['overhead']:.2f}",
+            f"{nodes}", f"{started:.0f}", f"{idle:.2f}", f"{memory / 2**30:.1f}", f"{medians.upload_error:.1%}",
+            f"{medians.overhead:.2f}",
         ])  # fmt: skip
     headings = [
-        "nodes", "until all are there (s)", "cores in use while nothing runs", "memory (GiB)",
+        "nodes", "until all are connected (s)", "cores in use while nothing runs", "memory (GiB)",
         "uploads off the predicted time: median", "engine's overhead of a round (s)",
     ]  # fmt: skip
     return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + markdown(headings, rows)
@@ -167,8 +169,7 @@ def policies(folder: str, runs: int) -> str:
                     policy, rounds=rounds, seed=seed, records=Path(folder, f"{policy}-{seed}"), over=over,
                     timeout=rounds * ROUND_SECONDS,
                 )  # fmt: skip
-                *records, summary = [record for record in found if "header" not in record]
-                rows.append([policy, f"{seed}", *_times(records, summary)])
+                rows.append([policy, f"{seed}", *_times(found.rounds, found.summary)])
                 print(rows[-1], flush=True)
     headings = [
         "policy", "seed", f"seconds to loss {TARGET:g}", "of them pilots", "steps", "uploads", "uploading (s)",
@@ -181,26 +182,25 @@ def policies(folder: str, runs: int) -> str:
     )
 
 
-def _times(records: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> list[str]:
+def _times(rounds: Sequence[RoundRecord], summary: Summary) -> list[str]:
     """Return the seconds to the target, and what they went to."""
-    total = summary["time"] + summary["pilot_time"]
+    total = summary.time + summary.pilot_time
     uploading, working, began = list[Interval](), list[Interval](), 0.0
-    for record in records:
+    for record in rounds:
         for computing, sending, end in _work(record):
             uploading.append((began + sending, began + end))
             working.append((began + computing, began + end))
-        began += record["round_time"]
-    reached, transfer, devices = summary["time_to_loss"], _covered(uploading), _covered(working)
-    said = f"> {total:,.0f}" if reached is None else f"{reached + summary['pilot_time']:,.0f}"
-    numbers = (summary["pilot_time"], len(records), len(uploading), transfer, devices - transfer, total - devices)
-    return [said, *(f"{number:,.0f}" for number in numbers)]
+        began += record.round_time
+    reached, transfer, devices = summary.time_to_loss, _covered(uploading), _covered(working)
+    seconds = f"> {total:,.0f}" if reached is None else f"{reached + summary.pilot_time:,.0f}"
+    numbers = (summary.pilot_time, len(rounds), len(uploading), transfer, devices - transfer, total - devices)
+    return [seconds, *(f"{number:,.0f}" for number in numbers)]
 
 
-def _work(record: Mapping[str, Any]) -> list[tuple[float, float, float]]:
+def _work(record: RoundRecord) -> list[tuple[float, float, float]]:
     """Return when each member began to compute and to upload, and when it was done, in seconds of the step."""
-    computed = dict(zip(map(str, record["members"]), record["compute_time"], strict=True))
-    uploads = (record.get("note") or {}).get("uploads", {}).items()
-    sent = [(found["end"] - found["seconds"], found["end"], computed[client] or 0.0) for client, found in uploads]
+    computed = dict(zip(record.members, record.compute_time, strict=True))
+    sent = [(one.end - one.seconds, one.end, computed[client] or 0.0) for client, one in uploads_in(record).items()]
     return [(start - seconds, start, end) for start, end, seconds in sent]
 
 
@@ -215,19 +215,19 @@ def _covered(intervals: Sequence[Interval]) -> float:
 
 def faults(folder: str, seed: int) -> str:
     """Kill three of ten nodes and the SuperLink at random moments; return what the records say."""
-    rng, said = random.Random(seed), list[str]()
+    rng, events = random.Random(seed), list[str]()
     began = time.monotonic()
 
-    def tell(what: str) -> None:
-        said.append(f"- {time.monotonic() - began:.0f} s: {what}")
-        print(said[-1], flush=True)
+    def note(what: str) -> None:
+        events.append(f"- {time.monotonic() - began:.0f} s: {what}")
+        print(events[-1], flush=True)
 
     with bed_of(10, folder) as bed:
         began = time.monotonic()
         victims = rng.sample(range(10), 3)
-        killing = threading.Thread(target=_kill_nodes, args=(bed, victims, rng, tell), daemon=True)
+        killing = threading.Thread(target=_kill_nodes, args=(bed, victims, rng, note), daemon=True)
         killing.start()
-        killer = threading.Timer(rng.uniform(60, 120), lambda: (tell("the SuperLink is killed"), bed.superlink.kill()))
+        killer = threading.Timer(rng.uniform(60, 120), lambda: (note("the SuperLink is killed"), bed.superlink.kill()))
         killer.daemon = True
         killer.start()
         records, attempts = Path(folder, "run"), 0
@@ -237,42 +237,40 @@ def faults(folder: str, seed: int) -> str:
                 found = bed.run("uniform", rounds=20, seed=seed, records=records, timeout=20 * ROUND_SECONDS)
                 break
             except ProcessError as error:
-                tell(f"run {attempts} ended: {str(error).splitlines()[0][:100]}")
+                note(f"run {attempts} ended: {str(error).splitlines()[0][:100]}")
                 if attempts == 5:
                     raise
                 if not bed.superlink.running:
                     bed.superlink.start()
                     bed.superlink.wait_until_ready(60)
-                    tell("the SuperLink is there again")
+                    note("the SuperLink runs again")
         killer.cancel()
         killing.join(120)
-    *rounds, summary = [record for record in found if "header" not in record]
-    tell(f"20 rounds are done, the loss is {summary['loss']:.3f}")
+    note(f"20 rounds are done, the loss is {found.summary.loss:.3f}")
     rows = [
-        [f"{record['round']}", ", ".join(map(str, record["members"])), f"{record['round_time']:.1f}", _told(record)]
-        for record in rounds
+        [f"{record.round}", ", ".join(map(str, record.members)), f"{record.round_time:.1f}", _failed(record)]
+        for record in found.rounds
     ]
     return (
-        f"10 nodes, K = 4, deadline {DEADLINE:g} s, seed {seed}.\n\n" + "\n".join(said) + "\n\n"
+        f"10 nodes, K = 4, deadline {DEADLINE:g} s, seed {seed}.\n\n" + "\n".join(events) + "\n\n"
         + markdown(["round", "clients", "seconds", "failed"], rows)
     )  # fmt: skip
 
 
-def _kill_nodes(bed: Testbed, victims: Sequence[int], rng: random.Random, tell: Callable[[str], None]) -> None:
+def _kill_nodes(bed: Testbed, victims: Sequence[int], rng: random.Random, note: Callable[[str], None]) -> None:
     """Kill nodes one after another; the first comes back."""
     for victim in victims:
         time.sleep(rng.uniform(10, 40))
         bed.nodes[victim].kill()
-        tell(f"node {victim} is killed")
+        note(f"node {victim} is killed")
     back = bed.nodes[victims[0]]
     back.start()
     back.wait_until_ready(200, insist=True)
-    tell(f"node {victims[0]} is there again")
+    note(f"node {victims[0]} is connected again")
 
 
-def _told(record: Mapping[str, Any]) -> str:
-    failures = (record.get("note") or {}).get("failures", {})
-    return "; ".join(f"{client}: {why[:60]}" for client, why in failures.items())
+def _failed(record: RoundRecord) -> str:
+    return "; ".join(f"{client}: {str(failure)[:60]}" for client, failure in failures_in(record).items())
 
 
 def main() -> None:

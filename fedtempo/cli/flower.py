@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from fedtempo.checks import InputError
 from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs
 from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, fail
 from fedtempo.files import whole_file
+
+if TYPE_CHECKING:
+    from fedtempo.flower.testbed.running import TestbedRun
 
 
 def run_on_testbed(
@@ -59,13 +62,19 @@ def run_on_testbed(
     )  # fmt: skip
     with _explained(records), compiling_noted(), Screen(console()) as screen:
         run = run_testbed(request, screen.show)
-    if not run.started:
-        console().print(f"the records hold all {rounds} rounds already; with more --rounds the run goes on")
-    for line in run.lines():
-        console().print(line)
+    _print(run)
     if json_path is not None:
         with whole_file(json_path) as stream:
             json.dump(run.as_json(), stream, indent=1)
+
+
+def _print(run: "TestbedRun") -> None:
+    """Show what a run came to."""
+    if not run.started:
+        done = len(run.report.rounds)
+        console().print(f"the records hold all {done} rounds already; with more --rounds the run goes on")
+    for line in run.lines():
+        console().print(line)
 
 
 @contextmanager

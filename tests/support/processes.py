@@ -21,7 +21,7 @@ class Script(FlowerProcess):
     """A Python script in the place of a Flower process."""
 
     def __init__(self, folder: Path, script: str):
-        super().__init__("script", folder, prefix=(), environment=None)
+        super().__init__("script", folder)
         self.script = script
 
     def _command(self) -> list[str]:

@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from fedtempo.flower.link.shaped import Upload
+from fedtempo.flower.link.shaping import Upload
 
 MBIT = 1e6
 SLACK = 3.0  # how much later than it should a busy machine may end an upload

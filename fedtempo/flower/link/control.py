@@ -94,7 +94,7 @@ class _Server(socketserver.ThreadingTCPServer):
                 answer = self._answer(lines.readline(LINE_BYTES))
             caller.sendall(msgspec.json.encode(answer) + b"\n")
         except OSError:
-            pass  # a caller who left, or never said anything
+            pass  # a caller who left, or never sent anything
         finally:
             with self._lock:
                 self._callers.discard(caller)

@@ -1,7 +1,7 @@
 """The uplink by the kernel's own means, for operators who are root: clients in network namespaces, shaped with ``tc``.
 
 Each client sits in a namespace of its own, with one device to the outside. The token bucket of that device (``tbf``)
-has the rate of the client's share, and the device's counters tell when it uploaded. Rates hold for whole frames, so a
+has the rate of the client's share, and the device's counters show when it uploaded. Rates hold for whole frames, so a
 model takes about 5 % longer than its bytes alone. Within one client all traffic waits in one queue.
 """
 

@@ -29,7 +29,7 @@ class NodeDescription:
 def wait_for_nodes(grid: Grid, count: int, seconds: float, *, least: int, settle: float = 0.0) -> list[int]:
     """Return the ids of the connected nodes once they are so many, or at least some when time is over.
 
-    With ``settle``, more may connect: all are there when none has connected for so many seconds.
+    With ``settle``, more may connect: they are complete when none has connected for so many seconds.
     """
     now = time.monotonic()
     end, seen, changed = now + seconds, -1, now

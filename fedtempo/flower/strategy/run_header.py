@@ -17,9 +17,9 @@ from fedtempo.flower.strategy.settings import StrategySettings
 
 
 def run_header(
-    settings: StrategySettings, roster: Roster, num_rounds: int, given: Mapping[str, object] | None
+    settings: StrategySettings, roster: Roster, num_rounds: int, over: Mapping[str, object] | None
 ) -> Header:
-    """Return what a reader of the records must know; ``given`` lies over what the strategy itself knows."""
+    """Return what a reader of the records must know; ``over`` lies over what the strategy itself knows."""
     name = settings.policy_name
     table = {
         "format": FORMAT,
@@ -33,7 +33,7 @@ def run_header(
         "samples": roster.samples,
         "clock": settings.clock,
         **made_with(),
-        **(given or {}),
+        **(over or {}),
     }
     try:
         header = msgspec.convert(table, Header)

@@ -1,4 +1,4 @@
-"""Records of an earlier run on the testbed: whether this run goes on with them, or is all there already."""
+"""Records of an earlier run on the testbed: whether this run goes on with them, or they hold all of it already."""
 
 import json
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ def _check_same_run(found: Records, request: TestbedRequest, folder: Path) -> No
     header = found.header
     if header is None:
         return
-    for name, there, asked in (("policy", header.policy, request.policy), ("seed", header.seed, request.seed)):
-        if there != asked:
+    for name, recorded, asked in (("policy", header.policy, request.policy), ("seed", header.seed, request.seed)):
+        if recorded != asked:
             raise InputError(
                 name="records",
                 rule="be a new folder or hold the same run",
-                got=f"one with {name} {there}, and {asked} is asked for",
+                got=f"one with {name} {recorded}, and {asked} is asked for",
                 remedy="choose another folder, or delete this one",
             )
     if found.summary is not None and found.summary.rounds > request.rounds:

@@ -32,7 +32,7 @@ from fedtempo.flower.testbed.records_tail import RecordLine, RecordsTail
 from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.superlink import ENDED, SuperLink
 from fedtempo.flower.testbed.supernode import SuperNode
-from fedtempo.flower.testbed.watched import ProcessError, stop_all
+from fedtempo.flower.testbed.watched import Launch, ProcessError, stop_all
 from fedtempo.policies.policy import Policy
 from fedtempo.policies.registry import make
 from fedtempo.simulator.kernels import load_kernels
@@ -139,6 +139,11 @@ class Testbed(Startable):
 
     def _node(self, number: int) -> SuperNode:
         port = self.link.ports[number] if isinstance(self.link, ShapedLink) else self.superlink.port
+        launch = Launch(
+            prefix=() if self.namespaces is None else self.namespaces.prefix(number),
+            environment={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": f"{min(POLL_SECONDS_OF_A_NODE * self.num_nodes, 1):g}"},
+            programs=[self.programs],
+        )
         return SuperNode(
             number,
             self.credentials.node_keys[number].private,
@@ -146,9 +151,7 @@ class Testbed(Startable):
             {"partition-id": number},
             folder=self.folder / f"node-{number}",
             ca_certificate=self.credentials.ca_certificate,
-            prefix=() if self.namespaces is None else self.namespaces.prefix(number),
-            environment={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": f"{min(POLL_SECONDS_OF_A_NODE * self.num_nodes, 1):g}"},
-            programs=[self.programs],
+            launch=launch,
         )
 
     def start_run(

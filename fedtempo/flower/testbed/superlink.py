@@ -1,7 +1,7 @@
 """A SuperLink: lets registered nodes in, and runs apps on them."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedtempo.flower.credentials import Credentials
 from fedtempo.flower.inner.control import Control, ControlError, RunStatus
 from fedtempo.flower.log import without_colours
 from fedtempo.flower.testbed.ports import free_port, host_and_port
-from fedtempo.flower.testbed.watched import FlowerProcess, ProcessError
+from fedtempo.flower.testbed.watched import FlowerProcess, Launch, ProcessError
 
 ENDED = ("completed", "failed", "stopped")  # statuses of a run
 POLL_SECONDS = 1.0
@@ -43,16 +43,10 @@ class SuperLink(FlowerProcess):
     """
 
     def __init__(
-        self,
-        folder: Path | str,
-        address: str,
-        credentials: Credentials,
-        *,
-        prefix: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
+        self, folder: Path | str, address: str, credentials: Credentials, launch: Launch | None = None
     ) -> None:
         """Take the address as `host` or `host:port`; without a port a free one is found at the start."""
-        super().__init__("superlink", folder, prefix=prefix, environment=environment)
+        super().__init__("superlink", folder, launch)
         self.credentials = credentials
         self.host, self._given_port = host_and_port(address)
         self._port = self._given_port

@@ -2,14 +2,14 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from flwr.app import UserConfigValue
 
 from fedtempo.checks import InputError
 from fedtempo.flower.testbed.ports import free_port
-from fedtempo.flower.testbed.watched import POLL, FlowerProcess, ProcessError
+from fedtempo.flower.testbed.watched import POLL, FlowerProcess, Launch, ProcessError
 
 LOOPBACK = "127.0.0.1"
 
@@ -30,15 +30,10 @@ class SuperNode(FlowerProcess):
         *,
         folder: Path | str,
         ca_certificate: Path | str,
-        prefix: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        programs: Sequence[Path] = (),
+        launch: Launch | None = None,
     ) -> None:
-        """Take the private key's path, the SuperLink's address as `host:port` and what the ClientApp reads there.
-
-        ``programs``: folders of programs that are started in place of Flower's of the same name.
-        """
-        super().__init__(f"supernode-{number}", folder, prefix=prefix, environment=environment, programs=programs)
+        """Take the private key's path, the SuperLink's address as `host:port` and what the ClientApp reads there."""
+        super().__init__(f"supernode-{number}", folder, launch)
         self.number = number
         self._key = Path(key).resolve()
         self._ca_certificate = Path(ca_certificate).resolve()

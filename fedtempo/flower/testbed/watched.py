@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -76,28 +77,24 @@ class ProcessError(RuntimeError):
     """A process that did not do what it was started for. The message quotes the end of its log."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """How a process is started."""
+
+    prefix: Sequence[str] = ()  # goes before the command, e.g. `ip netns exec NAME`
+    environment: Mapping[str, str] = field(default_factory=dict)  # lies over this process's own
+    programs: Sequence[Path] = ()  # folders of programs that are started in place of Flower's of the same name
+
+
 class FlowerProcess(Startable):
     """One process and all that it starts in turn; as a context, started on entry and ended on exit."""
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path | str,
-        *,
-        prefix: Sequence[str],
-        environment: Mapping[str, str] | None,
-        programs: Sequence[Path] = (),
-    ) -> None:
-        """Keep log and state in the folder. The prefix goes before the command, e.g. `ip netns exec NAME`.
-
-        ``programs``: folders of programs that are started in place of Flower's of the same name.
-        """
+    def __init__(self, name: str, folder: Path | str, launch: Launch | None = None) -> None:
+        """Keep log and state in the folder."""
         self.name = name
         self.folder = Path(folder).resolve()
         self.log_path = self.folder / f"{name}.log"
-        self._prefix = tuple(prefix)
-        self._environment = dict(environment or {})
-        self._programs = [*map(str, programs), os.path.dirname(sys.executable)]
+        self._launch = launch or Launch()
         self._mark = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -123,7 +120,7 @@ class FlowerProcess(Startable):
             return without_colours(stream.read().decode(errors="replace"))
 
     def start(self) -> None:
-        """Start the process; `wait_until_ready` tells when it can be used."""
+        """Start the process; `wait_until_ready` returns when it can be used."""
         with self._changing:
             self._start()
 
@@ -133,15 +130,17 @@ class FlowerProcess(Startable):
         _end_tree(self)  # what a process that died by itself may have left behind
         home = self.folder / f"{self.name}-home"  # Flower unpacks apps there; shared, two nodes would do so at once
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = os.environ | OFFLINE | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"} | self._environment
+        environment = os.environ | OFFLINE | {"FLWR_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+        environment |= self._launch.environment
         self._mark = environment[MARK] = secrets.token_hex(16)  # a new one, unknown to an earlier watcher
         # Flower finds its executors and apps by name: those of this environment must come first.
-        environment["PATH"] = os.pathsep.join((*self._programs, environment.get("PATH", os.defpath)))
+        programs = *map(str, self._launch.programs), os.path.dirname(sys.executable)
+        environment["PATH"] = os.pathsep.join((*programs, environment.get("PATH", os.defpath)))
         watched = [sys.executable, "-I", "-S", "-c", _WATCHED, str(os.getpid()), f"{MARK}={self._mark}"]
         with open(self.log_path, "ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
-                [*watched, *self._prefix, *self._command()],
+                [*watched, *self._launch.prefix, *self._command()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

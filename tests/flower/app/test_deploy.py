@@ -20,12 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedtempo.flower.testbed.processes import free_port
 
 from fedtempo import read_fleet
-from fedtempo.engine.records import CHECKPOINT, RECORDS, read_lines
+from fedtempo.engine.records import RECORDS, read_records
+from fedtempo.engine.run_files import CHECKPOINT
+from fedtempo.flower.strategy.notes import uploads_in
 from fedtempo.flower.testbed.namespaces import Namespaces
-from fedtempo.flower.testbed.watched import FlowerProcess, ProcessError, _marked, stop_all
+from fedtempo.flower.testbed.ports import free_port
+from fedtempo.flower.testbed.watched import FlowerProcess, Launch, ProcessError, _marked, stop_all
 from support.paths import ROOT
 
 GUIDE = (ROOT / "docs/deploy.md").read_text()
@@ -43,7 +45,7 @@ class Shell(FlowerProcess):
     def __init__(self, name, machine, text, prefix=()):
         home = machine / "home"
         environment = {"HOME": str(home), "FLWR_HOME": str(home / ".flwr"), "COLUMNS": "200"}
-        super().__init__(name, machine.parent / "logs", prefix=prefix, environment=environment)
+        super().__init__(name, machine.parent / "logs", Launch(prefix=prefix, environment=environment))
         self._machine, self._text = machine, text
 
     def _command(self):
@@ -151,7 +153,7 @@ def round_lines(records):
 def rounds_in_checkpoint(records):
     """Return after how many rounds a run would go on."""
     with suppress(OSError, zipfile.BadZipFile), np.load(records / CHECKPOINT) as saved:
-        return json.loads(saved["values"].tobytes())["rounds_done"]
+        return json.loads(saved["loop.values"].tobytes())["rounds_done"]
     return 0
 
 
@@ -203,16 +205,17 @@ def test_the_commands_of_the_guide(deployment):
     deployment.superlink()
     on_server(block("flwr stop").replace("RUN_ID", re.search(r"started run (\d+)", cut_off.log)[1]))
     said = on_server(run.replace("rounds=20", f"rounds={kept + 2}"))
-    _, *rounds, summary = read_lines(records / RECORDS)
-    assert (summary["end"], summary["rounds"], len(rounds)) == ("max_rounds", kept + 2, kept + 2), said
+    found = read_records(records / RECORDS)
+    rounds, summary = found.rounds, found.summary
+    assert (summary.end, summary.rounds, len(rounds)) == ("max_rounds", kept + 2, kept + 2), said
     assert round_lines(records)[:kept] == before
     assert f"round {kept} of" not in said
     # In between, what the devices had uploaded for the run that was cut off may be there already.
     for record in (*rounds[:kept], rounds[-1]):
-        uploads = record["note"]["uploads"]
-        assert set(uploads) == {str(client) for client in record["members"]}
-        assert all(upload["bytes"] > 200_000 and upload["seconds"] > 0 for upload in uploads.values())
-    assert {client for record in rounds for client in record["members"]} == {0, 1}
+        uploads = uploads_in(record)
+        assert set(uploads) == set(record.members)
+        assert all(upload.size > 200_000 and upload.seconds > 0 for upload in uploads.values())
+    assert {client for record in rounds for client in record.members} == {0, 1}
 
     run_id = re.search(r"started run (\d+)", said)[1]
     listed = on_server(block("flwr list").replace("RUN_ID", run_id))

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fedtempo.flower.app.emulated import meet
 
 
-def test_emulated_devices_begin_when_the_last_is_there(tmp_path):
+def test_emulated_devices_begin_when_the_last_has_come(tmp_path):
     with ThreadPoolExecutor() as several:
         early = [several.submit(meet, tmp_path / "cohort", client, 3, 30.0) for client in range(2)]
         time.sleep(0.3)

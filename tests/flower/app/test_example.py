@@ -61,21 +61,20 @@ def test_the_app_learns_under_any_policy(quickstart, policy):
         progress=lambda loop, record: records.append(record),
     )  # fmt: skip
     result = start(strategy, app, task.make_model)
-    *rounds, summary = records
-    assert summary["rounds"] == 8
-    for record in rounds:
-        assert not record["failed"], record["note"]
-        assert all(0 < x < 100 for x in record["compute_time"])
-        largest, mean = np.array(record["largest_gradient_norm"]), np.array(record["mean_gradient_norm"])
+    assert len(records) == 8
+    for record in records:
+        assert not record.failed, record.note
+        assert all(0 < x < 100 for x in record.compute_time)
+        largest, mean = np.array(record.largest_gradient_norm), np.array(record.mean_gradient_norm)
         assert (largest >= mean).all()
         assert (mean > 0).all()
         # A path is at least as long as its ends are apart; norms are of gradients at batches, steps of 0.1.
-        assert (np.array(record["update_norm"]) <= 0.1 * 5 * mean * 1.001).all()
+        assert (np.array(record.update_norm) <= 0.1 * 5 * mean * 1.001).all()
     before, after = loss_of(ArrayRecord(task.make_model().state_dict()), task), loss_of(result.arrays, task)
     assert after < 0.9 * before
 
 
-def test_data_shares_are_what_nodes_tell(quickstart):
+def test_data_shares_are_what_nodes_report(quickstart):
     app, task = quickstart("quickstart.client_app").app, quickstart("quickstart.task")
     seen = []
     strategy = TempoStrategy(
@@ -119,7 +118,7 @@ def test_apps_ask_for_nothing_that_flower_would_look_for_elsewhere(app):
     assert build_fab_from_disk(app)
 
 
-def test_a_client_without_the_mod_is_told_what_it_lacks(quickstart):
+def test_where_clients_lack_the_mod_the_error_says_so(quickstart):
     app, task = quickstart("quickstart.client_app").app, quickstart("quickstart.task")
     plain = ClientApp()
     plain.train()(lambda message, context: (_ for _ in ()).throw(KeyError("arrays")))

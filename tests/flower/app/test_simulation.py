@@ -6,13 +6,13 @@ import time
 import numpy as np
 import pytest
 
-from fedtempo.engine.records import RECORDS, read_lines
+from fedtempo.engine.records import RECORDS, read_records
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import read_experiment
-from fedtempo.flower.app.run_config import MODEL
-from fedtempo.flower.strategy.tempo_strategy import MODEL_FILE
+from fedtempo.flower.app.model_arrays import MODEL
+from fedtempo.flower.strategy.model_file import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP
-from fedtempo.flower.testbed.watched import FlowerProcess
+from fedtempo.flower.testbed.watched import FlowerProcess, Launch
 from support.runs import SMALL
 
 SECONDS = 150.0
@@ -26,7 +26,7 @@ class FlwrRun(FlowerProcess):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         environment = {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port), "RAY_DISABLE_DASHBOARD": "1"}
-        super().__init__("flwr", folder, prefix=(), environment=environment)
+        super().__init__("flwr", folder, Launch(environment=environment))
         self.arguments = arguments
 
     def _command(self):
@@ -50,11 +50,11 @@ def test_the_same_cohorts_weights_and_model_as_in_the_simulator(tmp_path):
             time.sleep(0.2)
         assert not command.running, command.log[-2000:]
         assert (records / RECORDS).exists(), command.log[-2000:]
-    _, *found, summary = read_lines(records / RECORDS)
-    assert (summary["end"], len(found)) == ("max_rounds", 3)
-    for record, other in zip(found, expected, strict=True):
-        assert (record["members"], record["counts"]) == (other["members"], other["counts"])
-        np.testing.assert_allclose(record["weights"], other["weights"], rtol=1e-12)
-        assert record["time"] == pytest.approx(other["time"])
+    found = read_records(records / RECORDS)
+    assert found.summary.end == "max_rounds"
+    for record, other in zip(found.rounds, expected, strict=True):
+        assert (record.members, record.counts) == (other.members, other.counts)
+        np.testing.assert_allclose(record.weights, other.weights, rtol=1e-12)
+        assert record.time == pytest.approx(other.time)
     with np.load(records / MODEL_FILE) as saved:
         np.testing.assert_allclose(saved[MODEL], simulation.model, atol=1e-5)

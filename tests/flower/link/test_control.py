@@ -9,8 +9,10 @@ import pytest
 
 from fedtempo.checks import InputError
 from fedtempo.flower.link import control
-from fedtempo.flower.link.control import LinkServer, RemoteLink
-from fedtempo.flower.link.shaped import ShapedLink, Upload
+from fedtempo.flower.link.control import LinkServer
+from fedtempo.flower.link.remote import RemoteLink
+from fedtempo.flower.link.shaped import ShapedLink
+from fedtempo.flower.link.shaping import Upload
 from support.uplink import MBIT, eventually, seconds, upload
 
 BAD_ALLOTMENTS = {
@@ -82,7 +84,7 @@ def test_a_wrong_token_and_nonsense_are_refused():
             b"{}": "token",
             b"[]": "token",
             b"hello": "one line of JSON",
-            json.dumps({"token": server.token, "call": "stop"}).encode(): "call must be allot or measured",
+            json.dumps({"token": server.token, "call": "stop"}).encode(): "be allot or measured",
             json.dumps({"token": "é"}).encode(): "token",
         }.items():
             with socket.create_connection(server.address, timeout=5.0) as connection:

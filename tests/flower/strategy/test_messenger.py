@@ -1,34 +1,14 @@
-"""Messages to nodes: ends of uploads, and replies that cannot be read."""
-
-import time
+"""Messages to nodes: replies that cannot be read, and a network that fails."""
 
 import pytest
 from flwr.app import MetricRecord
-from flwr.supercore.inflatable.inflatable_utils import ObjectUnavailableError
-from flwr.superlink.grid import http_grid
 from google.protobuf.message import DecodeError
 
 from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.inner.uploads import notice_ends_of_uploads
 from fedtempo.flower.strategy.failures import FailureKind
 from fedtempo.flower.strategy.notes import failures_in
 from support.flower_grid import InProcessGrid
 from support.flower_runs import grid_of, nodes_of, train
-
-
-def test_the_end_of_an_upload_is_noticed_soon():
-    """By itself Flower would look after 1, 3 and 7 seconds, and 500 times at most."""
-    assert notice_ends_of_uploads(0.2, 0.5)
-    complete = time.monotonic() + 3.2
-
-    def pull(object_id):
-        if time.monotonic() < complete:
-            raise ObjectUnavailableError(object_id)
-        return b"update"
-
-    assert http_grid.pull_objects(["one"], pull) == {"one": b"update"}
-    assert time.monotonic() < complete + 2.0
-    assert http_grid.pull_objects.keywords["max_tries_per_object"] is None
 
 
 class SpoiledGrid(InProcessGrid):

@@ -7,16 +7,18 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-from fedtempo.flower.testbed.processes import SuperNode
 
-from fedtempo.engine.records import RECORDS, read_lines
+from fedtempo.engine.records import RECORDS, RoundRecord, read_records
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, make_experiment
-from fedtempo.flower.app.run_config import MODEL
+from fedtempo.flower.app.model_arrays import MODEL
+from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.credentials import make_node_key
-from fedtempo.flower.strategy.tempo_strategy import MODEL_FILE
-from fedtempo.flower.testbed.federation import APP, Testbed, TestbedSettings
+from fedtempo.flower.strategy.model_file import MODEL_FILE
+from fedtempo.flower.testbed.federation import APP, Testbed
 from fedtempo.flower.testbed.report import report_on
+from fedtempo.flower.testbed.settings import TestbedSettings
+from fedtempo.flower.testbed.supernode import SuperNode
 from support.processes import TABLE, eventually
 
 DEADLINE, SHORT_DEADLINE = 40.0, 25.0
@@ -63,24 +65,23 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     """The same cohorts, weights and model; uploads take what their shares say, in the median within 15 %."""
     expected, model = simulated("weighted", 4)
     found = bed.run("weighted", rounds=3, seed=4, records=tmp_path / "run", timeout=240)
-    _, *rounds, summary = found
-    for record, other in zip(rounds, expected[:-1], strict=True):
-        assert record["members"] == other["members"]
-        np.testing.assert_allclose(record["weights"], other["weights"], rtol=1e-12)
-        np.testing.assert_allclose(record["update_norm"], other["update_norm"], rtol=1e-4)
-        assert record["loss"] == pytest.approx(other["loss"], rel=1e-5)
-    assert summary["end"] == "max_rounds"
+    for record, other in zip(found.rounds, expected, strict=True):
+        assert record.members == other.members
+        np.testing.assert_allclose(record.weights, other.weights, rtol=1e-12)
+        np.testing.assert_allclose(record.update_norm, other.update_norm, rtol=1e-4)
+        assert record.loss == pytest.approx(other.loss, rel=1e-5)
+    assert found.summary.end == "max_rounds"
     training, _ = for_policy(bed.experiment, "weighted")
-    report = report_on(found, bed.fleet, training)
-    assert (report["nodes"], report["refused"], report["failures"]) == (3, 0, 0)
-    uploads = [member for one in report["rounds"] for member in one["members"]]
-    assert len(uploads) == sum(len(record["members"]) for record in rounds)
-    errors = [one["measured_upload"] / one["predicted_upload"] - 1 for one in uploads]
+    report = report_on(found.rounds, bed.fleet, training)
+    assert (report.nodes, report.refused, report.failures) == (3, 0, 0)
+    uploads = [member for one in report.rounds for member in one.members]
+    assert len(uploads) == sum(len(record.members) for record in found.rounds)
+    errors = [one.measured_upload / one.predicted_upload - 1 for one in uploads]
     assert min(errors) > -0.15, "nobody uploads faster than its share"
     assert np.median(np.abs(errors)) < 0.15
     with np.load(tmp_path / "run" / MODEL_FILE) as saved:
         np.testing.assert_allclose(saved[MODEL], model, atol=1e-5)
-    drawn = {client for record in rounds for client in record["members"]}
+    drawn = {client for record in found.rounds for client in record.members}
     assert [servers_of_forks(bed.nodes[client]) for client in drawn] == [1] * len(drawn)
     assert not any("Start `flwr-clientapp` process" in node.log for node in bed.nodes), "ClientApps are forks"
 
@@ -91,18 +92,18 @@ def test_a_killed_node_costs_a_deadline_and_no_more(bed, tmp_path, monkeypatch):
     """It still counts as connected for a while, so it is asked; the round ends without it, and training goes on."""
     monkeypatch.setattr(bed, "settings", replace(bed.settings, deadline=SHORT_DEADLINE))
 
-    def kill_one(record):
-        if "members" in record and bed.nodes[0].running:
+    def kill_one(line):
+        if isinstance(line, RoundRecord) and bed.nodes[0].running:
             bed.nodes[0].kill()
 
-    *found, summary = bed.run("full", rounds=2, seed=1, records=tmp_path / "run", timeout=240, show=kill_one)
-    assert summary["rounds"] == 2
-    rounds = [record for record in found if "members" in record]
-    assert 0 not in rounds[0]["failed"]
-    assert 0 in rounds[1]["failed"] or 0 not in rounds[1]["members"]
-    assert all(set(record["failed"]) <= {0} for record in rounds), "the others are not lost with it"
-    assert all(record["round_time"] < SHORT_DEADLINE + 30 for record in rounds)
-    assert rounds[-1]["loss"] < rounds[0]["loss"]
+    found = bed.run("full", rounds=2, seed=1, records=tmp_path / "run", timeout=240, show=kill_one)
+    assert found.summary.rounds == 2
+    first, second = found.rounds
+    assert 0 not in first.failed
+    assert 0 in second.failed or 0 not in second.members
+    assert all(set(record.failed) <= {0} for record in found.rounds), "the others are not lost with it"
+    assert all(record.round_time < SHORT_DEADLINE + 30 for record in found.rounds)
+    assert second.loss < first.loss
 
 
 @pytest.mark.slow
@@ -111,8 +112,10 @@ def test_another_device_takes_the_place_of_one_that_died(tmp_path):
     records, settings = tmp_path / "run", TestbedSettings(table=TABLE, model_bytes=100_000, deadline=SHORT_DEADLINE)
     with ExitStack() as stack:
         bed = stack.enter_context(Testbed(settings, tmp_path / "bed"))
-        asked = {"experiment": json.dumps(TABLE), "policy": "full", "seed": 0, "rounds": 12, "records": str(records)}
-        run_id = bed.superlink.start_run(APP, asked | {"deadline": SHORT_DEADLINE, "nodes": "", "ballast": 0})
+        config = RunConfig(
+            experiment=json.dumps(TABLE), policy="full", rounds=12, records=str(records), deadline=SHORT_DEADLINE
+        )
+        run_id = bed.superlink.start_run(APP, config.as_flower())
         eventually((records / "checkpoint.npz").exists)
         bed.nodes[2].kill()
         key = make_node_key(tmp_path / "bed" / "keys" / "new")
@@ -121,7 +124,19 @@ def test_another_device_takes_the_place_of_one_that_died(tmp_path):
         stack.enter_context(SuperNode(9, key.private, f"{bed.host}:{bed.superlink.port}", place[0], **place[1]))
         eventually(lambda: bed.superlink.run_status(run_id)[0] == "completed", 300.0)
         assert f"node {node_id} takes the place of client 2" in bed.superlink.run_log(run_id)
-    rounds = [record for record in read_lines(records / RECORDS) if "members" in record]
-    assert any(2 in record["failed"] or 2 not in record["members"] for record in rounds)
-    assert 2 in rounds[-1]["members"]
-    assert not rounds[-1]["failed"]
+    rounds = read_records(records / RECORDS).rounds
+    assert any(2 in record.failed or 2 not in record.members for record in rounds)
+    assert 2 in rounds[-1].members
+    assert not rounds[-1].failed
+
+
+def test_making_a_testbed_starts_nothing_and_loads_nothing(tmp_path, monkeypatch):
+    def work(*arguments):
+        raise AssertionError("a constructor does no work")
+
+    monkeypatch.setattr("fedtempo.flower.testbed.federation.assemble", work)
+    bed = Testbed(TestbedSettings(table=TABLE), tmp_path / "bed")
+    assert bed.num_nodes == 3
+    assert not (tmp_path / "bed").exists()
+    with pytest.raises(AssertionError):
+        bed.make_policy("uniform")

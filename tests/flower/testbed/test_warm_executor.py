@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ from flwr.supercore.superexec.executor import ExecutionSpec
 from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 from flwr.supercore.superexec.executor.types import LaunchResultStatus
 
-from fedtempo.flower.testbed import forks, warm_executor
+from fedtempo.flower.testbed import warm_executor
 from fedtempo.flower.testbed.warm_executor import WarmExecutor, write_program
 
 
@@ -79,39 +78,8 @@ def test_other_tasks_are_left_to_flower(executor, monkeypatch):
     assert executor._forks is None
 
 
-def test_each_line_is_a_fork_that_exits_by_itself(tmp_path):
-    """With a standard input of its own and, for what apps start in turn, the usual ways to wait for children."""
-    program = f"""
-import subprocess, sys
-from fedtempo.flower.testbed import forks
-def run(**task):
-    started = [sys.executable, "-c", "import sys; raise SystemExit(7 + len(sys.stdin.read()))"]
-    assert subprocess.run(started).returncode == 7
-    with open({str(tmp_path / "told")!r}, "a") as told:
-        told.write(task["token"] + sys.stdin.read() + "\\n")
-    sys.exit(0)
-forks._run, forks.load_kernels = run, lambda: None
-forks.serve()
-"""
-    lines = "".join(json.dumps({"token": token}) + "\n" for token in ("one", "two", "three"))
-    done = subprocess.run([sys.executable, "-c", program], input=lines, text=True, capture_output=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    # `run` returns when all who hold its pipes have ended, the forks among them
-    assert sorted((tmp_path / "told").read_text().split()) == ["one", "three", "two"]
-
-
-def test_a_fork_gives_flower_what_its_program_would(monkeypatch):
-    given = {}
-    monkeypatch.setattr(forks, "run_clientapp", lambda **arguments: given.update(arguments))
-    forks._run(address="127.0.0.1:9", token="a token", root_certificates=None, insecure=True, parent=3)
-    assert given == {
-        "runtime_api_address": "127.0.0.1:9", "token": "a token", "insecure": True, "certificates": None,
-        "parent_pid": 3,
-    }  # fmt: skip
-
-
 def test_the_program_is_flowers_but_for_the_executor(tmp_path):
     folder = write_program(tmp_path / "folder with spaces")
-    said = subprocess.run([folder / "flower-superexec", "--help"], capture_output=True, text=True, timeout=120)
-    assert said.returncode == 0
-    assert "--runtime-api-address" in said.stdout
+    done = subprocess.run([folder / "flower-superexec", "--help"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert "--runtime-api-address" in done.stdout

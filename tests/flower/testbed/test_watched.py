@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed; it comes with fedtempo[flower]")
 
 
-from fedtempo.flower.testbed.watched import ProcessError
+from fedtempo.flower.testbed.watched import Launch, ProcessError
 from support.paths import ROOT
 from support.processes import FAMILY, Script, marked, wait_until_none
 
@@ -108,6 +108,6 @@ def test_errors_quote_the_end_of_the_log(tmp_path):
 
 def test_a_missing_program_is_named(tmp_path):
     process = Script(tmp_path, "")
-    process._prefix = ("no-such-program",)
+    process._launch = Launch(prefix=("no-such-program",))
     with process, pytest.raises(ProcessError, match="no-such-program cannot be started: No such file"):
         process._wait_for_line("ready", 20)

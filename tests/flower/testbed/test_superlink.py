@@ -10,11 +10,12 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed; it comes with fedtempo[flower]")
 
 
-from fedtempo.flower.testbed.processes import RefusedError, SuperLink, SuperNode, free_port
-
 from fedtempo.checks import InputError
 from fedtempo.flower.credentials import make_credentials, make_node_key
-from fedtempo.flower.testbed.watched import ProcessError, stop_all
+from fedtempo.flower.testbed.ports import free_port
+from fedtempo.flower.testbed.superlink import SuperLink
+from fedtempo.flower.testbed.supernode import RefusedError, SuperNode
+from fedtempo.flower.testbed.watched import Launch, ProcessError, stop_all
 from support.processes import Script, marked
 
 
@@ -106,9 +107,9 @@ def write_app(folder: Path) -> Path:
 def test_a_federation_of_three_lets_in_no_stranger_runs_an_app_and_leaves_nothing_behind(tmp_path):
     keys = make_credentials(tmp_path / "keys", 3)
     stranger = make_node_key(tmp_path / "keys" / "stranger")
-    quick = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+    quick = Launch(environment={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"})
     with ExitStack() as stack:
-        link = stack.enter_context(SuperLink(tmp_path / "run", "127.0.0.1", keys, environment=quick))
+        link = stack.enter_context(SuperLink(tmp_path / "run", "127.0.0.1", keys, quick))
         link.wait_until_ready()
         ids = [link.register(key.public) for key in keys.node_keys]
         assert len(set(ids)) == 3
@@ -121,7 +122,7 @@ def test_a_federation_of_three_lets_in_no_stranger_runs_an_app_and_leaves_nothin
                 {"partition-id": number},
                 folder=tmp_path / "run",
                 ca_certificate=keys.ca_certificate,
-                environment=quick,
+                launch=quick,
             )
             for number, key in enumerate([*keys.node_keys, stranger])
         ]
