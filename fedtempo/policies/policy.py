@@ -109,9 +109,9 @@ class RoundPlan:
         if self.deadline is not None:
             check_positive("deadline", self.deadline)
 
-    def weights_of(self, answered: Booleans) -> Vector:
+    def weights_of(self, reported: Booleans) -> Vector:
         """Return the weights of those who reported."""
-        weights = self.weights[answered]
+        weights = self.weights[reported]
         return weights * (self.weights.sum() / weights.sum()) if self.average and weights.size else weights
 
 

@@ -49,6 +49,8 @@ def header_of(setup: AppSetup) -> dict[str, object]:
     On real nodes, who is drawn twice uploads once.
     """
     config = setup.config
-    real = {"training": {"duplicates": "physical"}} if config.clock == "wall" else {}
-    table = merged(setup.experiment.table, {"stop": {"max_rounds": config.rounds}} | real)
+    changes: dict[str, object] = {"stop": {"max_rounds": config.rounds}}
+    if config.clock == "wall":
+        changes["training"] = {"duplicates": "physical"}
+    table = merged(setup.experiment.table, changes)
     return as_table(make_header(setup.experiment, config.policy, config.seed, table=table))

@@ -8,7 +8,6 @@ import pytest
 
 from fedtempo import simulate
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.policies.availability import MISSED_BY_THE_GONE
 from fedtempo.policies.policy import RoundPlan
 from fedtempo.policies.tempo import Tempo, constants
 from support.rounds import report_of
@@ -221,7 +220,7 @@ def test_who_was_absent_for_several_draws_is_forgotten_until_it_reports_again(ov
         policy.state.in_flight = {}
     assert list(forgotten.values()) == [[4]], "once"
     draws = 3 if not overlap else policy.state.steps.arrivals
-    assert next(iter(forgotten)) == pytest.approx(MISSED_BY_THE_GONE / (0.25 * draws), abs=4)
+    assert next(iter(forgotten)) == pytest.approx(constants.MISSED_BY_THE_GONE / (0.25 * draws), abs=4)
     novelty = policy.known.novelty
     assert novelty.unseen_share == pytest.approx(0.0), "it has reported all the same"
     first = novelty.state.first_total / novelty.state.first_count
