@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -175,7 +175,8 @@ class Loop:
         probes: list[Probe] = []
         rng = stream(self.seed, "policy", self.state.round_index)
         for _ in range(QUESTIONS):
-            plan = self.policy.plan(self._context(begun, rng, answers))
+            asked = probes[-1].clients if probes else None
+            plan = self.policy.plan(replace(self._context(begun, rng), asked=asked, answers=answers))
             if isinstance(plan, RoundPlan | BufferedPlan):
                 check_plan(plan, probes, self.fleet, self.clients.in_flight)
                 return plan, begun
@@ -194,7 +195,7 @@ class Loop:
             name="a policy", rule=f"plan a round after at most {QUESTIONS} probes and restarts", got="more"
         )
 
-    def _context(self, begun: Round, rng: np.random.Generator, answers: Vector | None) -> RoundContext:
+    def _context(self, begun: Round, rng: np.random.Generator) -> RoundContext:
         state, now = self.state, begun.conditions
         return RoundContext(
             round_index=state.round_index,
@@ -205,7 +206,6 @@ class Loop:
             available=now.available,
             compute_time=now.compute_time,
             upload_time=now.upload_time,
-            answers=answers,
         )
 
     def _start_again(self) -> None:

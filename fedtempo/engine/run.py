@@ -67,7 +67,7 @@ def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], N
                 # Who goes on to a later end repeats the rounds after the checkpoint, where that can be done: the last
                 # one may have been evaluated for being the last.
                 due = not loop.clients.repeatable if last else stopped or time.monotonic() - saved > pause
-                if loop.resumable and due:
+                if due and loop.resumable:  # a user's policy may take long to say what it learned
                     began = time.monotonic()
                     files.save(loop.save())
                     saved = time.monotonic()

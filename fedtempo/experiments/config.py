@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fedtempo.checks import InputError, check_seed, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
@@ -161,13 +161,3 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
             name="training.cohort_size", rule=f"be at most {MOST_DRAWS:,}", got=f"{training.cohort_size:,}"
         )
     return training, options
-
-
-def read_experiment(  # TEMPORARY until all callers use load_experiment
-    path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None
-) -> tuple[Experiment, dict[str, Any]]:
-    """Return the experiment of a file, and its table."""
-    from fedtempo.experiments.config_file import load_experiment
-
-    experiment = load_experiment(path, preset, over=over)
-    return experiment, dict(experiment.table)

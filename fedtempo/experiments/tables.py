@@ -25,7 +25,7 @@ def time_table(
 ) -> Table:
     """Table 3: time to a target for each policy, without and with pilots, and how much longer than ours it took.
 
-    Where none of ours is there, the first policy stands for it. There are no times with pilots for policies that take
+    Where none of ours was run, the first policy stands for it. There are no times with pilots for policies that take
     pilots for granted, nor for any where nobody has pilots. ``paper``: what the paper prints for each policy.
     """
     found = times_to(runs, target, time_limit)

@@ -1,20 +1,23 @@
 """Training on Flower: real SuperNodes, or its simulation."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_OF = {
+if TYPE_CHECKING:
+    from fedtempo.flower.strategy.client_mod import note_gradient, tempo_client
+    from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
+
+__all__ = ["TempoStrategy", "note_gradient", "tempo_client"]
+
+_MODULES = {
     "tempo_client": "fedtempo.flower.strategy.client_mod",
     "note_gradient": "fedtempo.flower.strategy.client_mod",
     "TempoStrategy": "fedtempo.flower.strategy.tempo_strategy",
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> object:
     """Load what is asked for: a node has no use for the server's side."""
-    if name not in _OF:
+    if name not in _MODULES:
         raise AttributeError(f"module 'fedtempo.flower' has no attribute {name!r}")
-    return getattr(import_module(_OF[name]), name)
-
-
-__all__ = ["TempoStrategy", "note_gradient", "tempo_client"]
+    return getattr(import_module(_MODULES[name]), name)

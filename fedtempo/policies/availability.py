@@ -1,15 +1,13 @@
 """Who is available and who reports: what unbiased weights must make up for where clients come, go and fail."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedtempo.checks import Booleans, Integers, Vector
+from fedtempo.checks import Integers, Vector
 from fedtempo.policies.policy import Policy, RoundContext, RoundReport
 
 TRIALS_TO_FADE = 400  # counts of so many are halved: how often a client is available, or reports, may change
-MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good
 LEAST_RESPONSE = 0.1  # a client seen in fewer rounds than this is not made up for in full: its weight would explode
 
 
@@ -21,16 +19,14 @@ class AvailabilityState:
     absent: Vector  # rounds without the client
     drawn: Vector  # how often it was
     failed: Vector  # draws without a report
-    failed_in_a_row: Vector  # the last ones of these
-    missed: Vector  # draws that were due while it was absent
     never_available: Integers  # clients
     any_failed: bool  # if nobody did so far, a large fleet need not be looked through
 
     @classmethod
     def at_first(cls, size: int) -> "AvailabilityState":
         """Start with everyone always available."""
-        absent, drawn, failed, in_a_row, missed = np.zeros((5, size))
-        return cls(0.0, absent, drawn, failed, in_a_row, missed, np.arange(size), any_failed=False)
+        absent, drawn, failed = np.zeros((3, size))
+        return cls(0.0, absent, drawn, failed, np.arange(size), any_failed=False)
 
 
 class Availability:
@@ -63,17 +59,6 @@ class Availability:
         """Note that some who seemed to be available in this round were not."""
         self.state.absent[clients] += 1
 
-    def gone(self, context: RoundContext, draws: Vector, in_flight: Iterable[int]) -> Booleans:
-        """Return who may have left for good, ``draws`` of each having been due since this was last asked."""
-        state = self.state
-        gone = state.failed_in_a_row >= MISSED_BY_THE_GONE
-        if context.available is not None:
-            absent = ~context.available
-            absent[list(in_flight)] = False
-            state.missed = np.where(absent, state.missed + draws, 0.0)
-            gone |= state.missed >= MISSED_BY_THE_GONE
-        return gone
-
     def observe(self, report: RoundReport) -> None:
         """Note who reported."""
         state, members, failed = self.state, report.plan.members, report.failed
@@ -85,7 +70,6 @@ class Availability:
         often = members[state.drawn[members] >= TRIALS_TO_FADE]
         state.drawn[often] /= 2
         state.failed[often] /= 2
-        state.failed_in_a_row[members] = np.where(failed, state.failed_in_a_row[members] + 1, 0)
 
     def response(self, clients: Integers) -> Vector:
         """Return ρ of some clients."""
@@ -102,7 +86,7 @@ class Availability:
         state, note = self.state, dict[str, object]()
         if context.available is not None:
             note["never_there"] = float(data_share[state.never_available].sum())
-        failing = np.flatnonzero(state.failed_in_a_row) if state.any_failed else np.empty(0, dtype=np.int64)
+        failing = np.flatnonzero(state.failed) if state.any_failed else np.empty(0, dtype=np.int64)
         if (silent := failing[state.failed[failing] == state.drawn[failing]]).size:
             note["never_answered"] = float(data_share[silent].sum())
         return note or None

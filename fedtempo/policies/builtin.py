@@ -68,7 +68,7 @@ BUILT_IN: dict[str, Entry] = {
         colour="#56B4E9", dashes=DASH_DOT_DOT, marker="square",
     ),
     "tempo": Entry(
-        description="ours: no pilots; learns who has news to tell and who takes how long, steps as updates come",
+        description="ours: no pilots; learns who has news to report and how long it takes, steps as updates arrive",
         make=Tempo, options=TempoOptions, asynchronous=True, ours=True,
         colour="#D55E00", dashes=SOLID, marker="star",
     ),

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedtempo.checks import InputError, Integers, Vector, check_count
-from fedtempo.policies.availability import Availability, AvailabilityState
+from fedtempo.checks import InputError, Vector, check_count
+from fedtempo.policies.availability import AvailabilityState, LearnsAvailability
 from fedtempo.policies.options import check_switch, read_options
-from fedtempo.policies.policy import Policy, PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan
 from fedtempo.theory.inclusion import inclusion_with_sum, relative
 
 PASSES = 4  # of sums in AOCS, as in the authors' experiments
@@ -44,18 +44,8 @@ class OCSOptions:
         check_switch("approximate", self.approximate)
 
 
-@dataclass(eq=False, slots=True)
-class OCSState:
-    """What was learned, and whom this round's probe asks."""
-
-    asked: Integers
-    availability: AvailabilityState
-
-
-class OptimalClientSampling(Policy):
+class OptimalClientSampling(LearnsAvailability):
     """Ask for the norms of updates, then include each client with the probability of least variance."""
-
-    state: OCSState
 
     def __init__(self, setting: PolicySetting) -> None:
         """Read the options."""
@@ -70,26 +60,21 @@ class OptimalClientSampling(Policy):
                 remedy="leave it out to let everybody compute",
             )
         self.inclusion = approximate_inclusion if options.approximate else inclusion_with_sum
-        self.state = OCSState(np.empty(0, dtype=np.int64), AvailabilityState.at_first(len(self.fleet)))
-
-    @property
-    def availability(self) -> Availability:
-        """Who was available and reported so far."""
-        return Availability(self.state.availability)
+        self.state = AvailabilityState.at_first(len(self.fleet))
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe:
         """Let the candidates compute; then draw who uploads."""
-        state, available = self.state, context.available_clients(len(self.fleet))
-        if context.answers is None:
+        available, asked = context.available_clients(len(self.fleet)), context.asked
+        if context.answers is None or asked is None:
             self.availability.look(context)
-            state.asked = available
+            asked = available
             if self.candidates is not None and self.candidates < len(available):
-                state.asked = np.sort(context.rng.choice(available, self.candidates, replace=False))
-            return Probe(clients=state.asked, ask="update_norm")
+                asked = np.sort(context.rng.choice(available, self.candidates, replace=False))
+            return Probe(clients=asked, ask="update_norm")
         answered = ~np.isnan(context.answers)
-        self.availability.count_absent(state.asked[~answered])
-        able = state.asked[answered]
-        weights = self.fleet.data_share[able] / self.availability.response(able) * (len(available) / len(state.asked))
+        self.availability.count_absent(asked[~answered])
+        able = asked[answered]
+        weights = self.fleet.data_share[able] / self.availability.response(able) * (len(available) / len(asked))
         pi = self.inclusion(weights * np.minimum(context.answers[answered], BROKEN), self.cohort_size)
         included = context.rng.random(len(pi)) < pi
         return RoundPlan(
@@ -97,10 +82,6 @@ class OptimalClientSampling(Policy):
             weights=weights[included] / pi[included],
             note=self.availability.note(context, self.fleet.data_share),
         )
-
-    def observe(self, report: RoundReport) -> None:
-        """Learn who reported."""
-        self.availability.observe(report)
 
 
 def approximate_inclusion(importance: Vector, expected: int, passes: int = PASSES) -> Vector:

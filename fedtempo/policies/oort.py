@@ -107,6 +107,11 @@ class Oort(Policy):
         return float(np.percentile(nominal.seconds(), FIRST_PERCENTILE))
 
     @property
+    def pacer_step(self) -> float:
+        """Δ, seconds."""
+        return float(self.options.pacer_step or self.first_duration)
+
+    @property
     def durations(self) -> Durations:
         """How long rounds take clients, as far as that is known."""
         return Durations(self.fleet, self.cohort_size, self.state.times)
@@ -148,7 +153,7 @@ class Oort(Policy):
         if len(state.gained) == 2 * window:
             before, lately = state.gained[:window], state.gained[window:]
             if sum(before) > sum(lately):
-                state.preferred_duration += float(self.options.pacer_step or self.first_duration)
+                state.preferred_duration += self.pacer_step
             state.gained = lately
 
     def epsilon(self, round_index: int) -> float:

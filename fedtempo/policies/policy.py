@@ -39,7 +39,8 @@ class RoundContext:
     available: Booleans | None = None  # who can start: somebody, unless all are in flight; None: everyone
     compute_time: Vector | None = None  # current or forecast τ, where the channel reports it
     upload_time: Vector | None = None  # and t
-    answers: Vector | None = None  # to the probe, if the policy asked for one; NaN: no answer
+    asked: Integers | None = None  # whom the last probe of this round asked; None: there was none
+    answers: Vector | None = None  # of each of them; NaN: no answer
 
     def available_clients(self, size: int) -> Integers:
         """Return the clients that can start now, out of ``size`` in the fleet."""
@@ -108,9 +109,9 @@ class RoundPlan:
         if self.deadline is not None:
             check_positive("deadline", self.deadline)
 
-    def weights_of(self, answered: Booleans) -> Vector:
+    def weights_of(self, reported: Booleans) -> Vector:
         """Return the weights of those who reported."""
-        weights = self.weights[answered]
+        weights = self.weights[reported]
         return weights * (self.weights.sum() / weights.sum()) if self.average and weights.size else weights
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, check_count
 from fedtempo.policies.options import read_options
-from fedtempo.policies.policy import Policy, PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan, Stateless
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,17 +32,8 @@ class PowerOfChoiceOptions:
             check_count("candidates", self.candidates)
 
 
-@dataclass(eq=False, slots=True)
-class PowerOfChoiceState:
-    """Whom this round's probe asks; nothing is learned."""
-
-    asked: Integers
-
-
-class PowerOfChoice(Policy):
+class PowerOfChoice(Stateless):
     """Ask d candidates for their losses; the K largest train."""
-
-    state: PowerOfChoiceState
 
     def __init__(self, setting: PolicySetting) -> None:
         """Read the options."""
@@ -53,25 +44,21 @@ class PowerOfChoice(Policy):
             raise InputError(
                 name="candidates", rule=f"be at least the cohort of {self.cohort_size}", got=f"{self.candidates}"
             )
-        self.state = PowerOfChoiceState(np.empty(0, dtype=np.int64))
 
     def plan(self, context: RoundContext) -> RoundPlan | Probe:
         """Draw candidates and ask them, then take those with the largest losses."""
-        if context.answers is not None:
+        if context.answers is not None and context.asked is not None:
             # Who did not answer comes last.
             losses = np.where(np.isnan(context.answers), -np.inf, context.answers)
             order = np.lexsort((context.rng.random(losses.size), -losses))
-            return self._train(self.state.asked[order[: self.cohort_size]])
+            return self._train(context.asked[order[: self.cohort_size]])
         available = context.available_clients(len(self.fleet))
         if available.size <= self.cohort_size:
             return self._train(available)
         share = self.fleet.data_share[available]
         count = min(self.candidates, available.size)
-        asked = self.state.asked = context.rng.choice(available, count, replace=False, p=share / share.sum())
+        asked = context.rng.choice(available, count, replace=False, p=share / share.sum())
         return self._train(asked) if count <= self.cohort_size else Probe(clients=asked, ask="loss")
-
-    def observe(self, report: RoundReport) -> None:
-        """Learn nothing."""
 
     def _train(self, clients: Integers) -> RoundPlan:
         return RoundPlan(

@@ -184,7 +184,7 @@ def oracle(setting: PolicySetting) -> FixedSampling:
             raise InputError(
                 name="proposed-oracle",
                 rule="know the gradient bounds beforehand",
-                got="an engine that cannot tell them",
+                got="an engine that does not know them",
                 remedy="give them as its option gradient_bound, from fedtempo estimate",
             )
         bound = setting.known_gradient_bound()

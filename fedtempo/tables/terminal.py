@@ -98,7 +98,7 @@ def show_framed(table: Table, console: Console) -> None:
 def framed(table: Table, console: Console) -> RenderableType:
     """Return a table in a frame, its title above; a narrow terminal leaves out columns that are dispensable."""
     while True:
-        shown = RichTable(title=table.title or None, title_justify="left", title_style="bold")
+        shown = RichTable(title=Text(table.title) if table.title else None, title_justify="left", title_style="bold")
         for column in table.columns:
             shown.add_column(Text(column.heading), justify=column.align, no_wrap=True)
         for place, row in enumerate(table.rows):

@@ -12,7 +12,8 @@ import pytest
 
 from fedtempo import optimal_cohort, optimal_sampling, read_fleet, total_time_objective
 from fedtempo.cli import main
-from fedtempo.planning.plan import PlanSettings, plan_fleet, time_against_cohort
+from fedtempo.planning.plan import plan_fleet, time_against_cohort
+from fedtempo.planning.settings import PlanSettings
 from support.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "fleet.csv"
@@ -272,7 +273,7 @@ def test_what_is_assumed_is_said(tmp_path, capsys):
         (["--cohort-size", 2, "--seed", -1], "--seed must be"),
         (["--cohort-size", 2, "--link", "wired"], "wired"),
         (["--cohort-size", 2, "--total-bandwidth", 0], "--total-bandwidth must be positive"),
-        (["--cohort-size", 2, "--plot", "plan.doc"], "must be one of png, pdf, svg"),
+        (["--cohort-size", 2, "--plot", "plan.doc"], "--plot must end in .png, .pdf or .svg"),
         (["--cohort-size", 2, "-o", "no/such/folder.csv"], "no such directory"),
         (["--cohort-size", 2, "--json", "/"], "/"),
         (["--cohort-size", 2, "--colour", "red"], "--colour"),

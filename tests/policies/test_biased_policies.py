@@ -1,22 +1,22 @@
-"""Oort, Power-of-Choice, FedCS and TiFL: what holds for each of them, whoever is there and whatever fails."""
+"""Oort, Power-of-Choice, FedCS and TiFL: what holds for each of them, whoever is available and whatever fails."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from fedtempo import Fleet, InputError
-from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo import InputError
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.fedcs import FedCS
 from fedtempo.policies.oort import Oort
 from fedtempo.policies.power_of_choice import PowerOfChoice
 from fedtempo.policies.tifl import TiFL
-from fedtempo.simulator.api import assemble, simulate
-from fedtempo.simulator.markov import FadingChannel, WithAbsences
+from fedtempo.simulator.absences import WithAbsences
+from fedtempo.simulator.api import simulate
+from fedtempo.simulator.fading import FadingChannel
 from support.fleets import random_fleet
-from support.rounds import TIMES, equal_fleet, make, plan_of, play, report_of
+from support.rounds import TIMES, carry_over, equal_fleet, make, plan_of, play, report_of, written
+from support.simulations import goes_on_alike, loop_of
 
 RIVALS = [Oort, PowerOfChoice, FedCS, TiFL]
 
@@ -38,7 +38,7 @@ def test_any_fleet_and_any_absence(policy, size, cohort_size):
 
 
 @pytest.mark.parametrize("policy", RIVALS)
-def test_a_fleet_that_is_always_there_gives_full_cohorts(policy):
+def test_a_fleet_that_is_always_available_gives_full_cohorts(policy):
     fleet = equal_fleet(12)
     for plan in play(make(policy, fleet, 4), fleet, 20, absences=False):
         if policy is not FedCS:
@@ -46,7 +46,7 @@ def test_a_fleet_that_is_always_there_gives_full_cohorts(policy):
 
 
 @pytest.mark.parametrize("policy", RIVALS)
-def test_nobody_there_and_everybody_failing(policy):
+def test_nobody_available_and_everybody_failing(policy):
     fleet = equal_fleet(6)
     rival = make(policy, fleet, 2)
     for r in range(25):
@@ -57,27 +57,25 @@ def test_nobody_there_and_everybody_failing(policy):
 
 @pytest.mark.parametrize("policy", RIVALS)
 @pytest.mark.parametrize("stop", [0, 1, 7, 20, 45])
-def test_a_policy_carried_over_as_json_goes_on_alike(policy, stop):
+def test_a_policy_carried_over_goes_on_alike(policy, stop):
     fleet = random_fleet(np.random.default_rng(3), 11)
     options = {Oort: {"window": 3, "most_picks": 9}, TiFL: {"tiers": 3, "interval": 4, "credits": 6}}.get(policy, {})
     whole = play(make(policy, fleet, 3, **options), fleet, 50)
     first, second = make(policy, fleet, 3, **options), make(policy, fleet, 3, **options)
     begun = play(first, fleet, stop)
-    second.restore(json.loads(json.dumps(first.state(), allow_nan=False)))
-    assert second.state() == first.state()
-    if policy is TiFL:
-        assert second.current == first.current
+    carry_over(first, second)
+    assert written(second) == written(first)
     for ours, theirs in zip(begun + play(second, fleet, 50, first=stop), whole, strict=True):
         assert ours.members.tolist() == theirs.members.tolist()
         assert ours.weights.tolist() == theirs.weights.tolist()
         assert ours.note == theirs.note
-    assert second.state() == play_to_the_end(policy, fleet, options)
+    assert written(second) == play_to_the_end(policy, fleet, options)
 
 
 def play_to_the_end(policy, fleet, options):
     rival = make(policy, fleet, 3, **options)
     play(rival, fleet, 50)
-    return rival.state()
+    return written(rival)
 
 
 @pytest.mark.parametrize(
@@ -125,20 +123,6 @@ def test_training_makes_progress_and_runs_are_repeatable(small_data, policy):
 
 @pytest.mark.parametrize("policy", RIVALS)
 def test_a_run_on_a_changing_channel_resumes_to_the_byte(small_data, policy):
-    def start():
-        fleet = Fleet(small_data.data_share, 1.0, **TIMES)
-        channel = FadingChannel(fleet.compute_time, fleet.upload_time, correlation=0.5, seed=2)
-        return assemble(
-            data=small_data, trainer=SoftmaxTrainer(small_data), fleet=fleet,
-            channel=WithAbsences(channel, present_share=0.7, seed=3), policy=policy, options={}, seed=0,
-            stop=StopSettings(max_rounds=14), training=TrainingSettings(cohort_size=3, local_steps=3),
-        )  # fmt: skip
-
-    whole = list(start().rounds())
-    for stop in (1, 6, 11):
-        first, second = start(), start()
-        rounds = first.rounds()
-        begun = [next(rounds) for _ in range(stop)]
-        values, arrays = first.state()
-        second.restore(json.loads(json.dumps(values)), {name: array.copy() for name, array in arrays.items()})
-        assert begun + list(second.rounds()) == whole
+    fading = FadingChannel(**TIMES, correlation=0.5, seed=2)
+    settings = {"channel": WithAbsences(fading, present_share=0.7, seed=3), "rounds": 14, "local_steps": 3}
+    goes_on_alike(lambda: loop_of(small_data, TIMES, policy, **settings), (1, 6, 11))

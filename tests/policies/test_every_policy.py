@@ -1,18 +1,16 @@
 """What holds for every policy: equal runs for equal seeds, also after a stop, and little memory for a client."""
 
 import tracemalloc
+from copy import deepcopy
 
 import numpy as np
 import pytest
 
-from fedtempo import Fleet
 from fedtempo.data.federation import FederatedData
-from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.trainer import Evaluation, LocalResult
-from fedtempo.policies.registry import BUILT_IN
-from fedtempo.simulator.api import assemble
-from fedtempo.simulator.channel import StaticChannel
-from support.simulations import run, simulation
+from fedtempo.policies.builtin import BUILT_IN
+from support.rounds import carry_over, written
+from support.simulations import goes_on_alike, loop_of, run, simulation
 
 
 @pytest.mark.parametrize("policy", BUILT_IN)
@@ -27,17 +25,35 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(data, times, 
 
 @pytest.mark.parametrize("policy", BUILT_IN)
 def test_a_run_carried_over_at_any_round_goes_on_as_if_nothing_had_happened(data, times, policy):
-    import json
+    goes_on_alike(lambda: simulation(data, times, policy))
 
-    whole = list(simulation(data, times, policy).rounds())
-    for stop in range(1, len(whole) - 1):
-        first = simulation(data, times, policy)
-        rounds = first.rounds()
-        begun = [next(rounds) for _ in range(stop)]
-        values, arrays = first.state()
-        second = simulation(data, times, policy)
-        second.restore(json.loads(json.dumps(values)), {name: array.copy() for name, array in arrays.items()})
-        assert begun + list(second.rounds()) == whole
+
+@pytest.mark.parametrize("policy", BUILT_IN)
+def test_nothing_changes_but_the_state(data, times, policy):
+    """Whatever else a policy has is a setting, or is derived once and stays."""
+    running = simulation(data, times, policy)
+    rounds = running.rounds()
+    next(rounds)
+    held = {name: value for name, value in vars(running.policy).items() if name != "state"}
+    before = deepcopy(held)
+    list(rounds)
+    assert {name for name in vars(running.policy) if name != "state"} == set(held)
+    for name, value in before.items():
+        assert vars(running.policy)[name] is held[name]
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(held[name], value)
+
+
+@pytest.mark.parametrize("policy", BUILT_IN)
+def test_a_state_is_of_its_own_kind_and_holds_all_that_a_policy_has(data, times, policy):
+    """Written and read back, every field is what it was; two policies share nothing."""
+    first, second = (simulation(data, times, policy) for _ in range(2))
+    fresh = written(second.policy)
+    list(first.rounds())
+    assert written(second.policy) == fresh
+    carry_over(first.policy, second.policy)
+    assert type(second.policy.state) is type(first.policy.state)
+    assert written(second.policy) == written(first.policy)
 
 
 class Idle:
@@ -65,13 +81,11 @@ def test_a_client_takes_at_most_200_bytes_beside_its_data(policy):
     rng = np.random.default_rng(0)
     tracemalloc.start()
     compute, upload = rng.exponential(size=(2, size))
-    fleet = Fleet(data.data_share, 1.0, compute, upload)
-    running = assemble(
-        data=data, trainer=Idle(), fleet=fleet, channel=StaticChannel(compute, upload), policy=policy, options={},
-        seed=0, stop=StopSettings(max_rounds=3), training=TrainingSettings(cohort_size=10, local_steps=1, batch_size=1),
-    )  # fmt: skip
+    times = {"compute_time": compute, "upload_time": upload}
+    training = {"cohort_size": 10, "local_steps": 1, "batch_size": 1}
+    running = loop_of(data, times, policy, trainer=Idle(), rounds=3, **training)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert held <= 200 * size
     if policy != "full":
-        assert len(list(running.rounds())) == 4
+        assert len(list(running.rounds())) == 3

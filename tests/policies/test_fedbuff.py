@@ -1,26 +1,23 @@
 """Asynchronous training: the clock of clients in flight, staleness, and FedBuff on top of both."""
 
 import heapq
-import json
 from collections import deque
 
 import numpy as np
 import pytest
 
-from fedtempo import Fleet, InputError
+from fedtempo import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.engine.records import RECORDS
-from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
-from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.engine.records import RECORDS, Header
+from fedtempo.engine.run import run_into
+from fedtempo.engine.run_files import RunFiles
 from fedtempo.policies.fedbuff import FedBuff
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, Probe, Restart, RoundContext, RoundPlan
-from fedtempo.simulator.api import assemble, simulate
+from fedtempo.simulator.absences import WithAbsences
+from fedtempo.simulator.api import simulate
 from fedtempo.simulator.channel import ChannelState, StaticChannel
-from fedtempo.simulator.markov import WithAbsences
-from support.runs import SMALL
+from support.simulations import goes_on_alike, loop_of
 
 SIZE = 12
 
@@ -39,8 +36,8 @@ def run(data, times, policy=FedBuff, *, rounds=6, **more):
     return simulate(data, **times, policy=policy, **{"cohort_size": 3, "local_steps": 5, "max_rounds": rounds} | more)
 
 
-class Telling:
-    """A policy that returns what it is told, one thing after another, and remembers what it saw."""
+class Scripted:
+    """A policy that returns what it was given, one thing after another, and remembers what it saw."""
 
     def __init__(self, *plans):
         self.plans, self.available, self.reports = iter(plans), [], []
@@ -61,7 +58,7 @@ class Random:
         self.planned = []
 
     def plan(self, context):
-        idle = context.there(SIZE)
+        idle = context.available_clients(SIZE)
         number = int(context.rng.integers(1, 5)) if len(idle) == SIZE else int(context.rng.integers(0, 4))
         start = context.rng.permutation(idle)[:number]
         self.planned.append((start.tolist(), int(context.rng.integers(1, 4))))
@@ -122,11 +119,11 @@ def test_the_clock_is_that_of_a_simulation_event_by_event(data, times, seed):
 def test_staleness_and_weights_by_hand(data):
     """Client 0 uploads from 1 to 2 s, client 1 from 2 to 4 s, client 2, which starts at 2 s, from 4 to 5 s."""
     times = {"compute_time": [1.0, 1.5, 0.5] + [9.0] * 9, "upload_time": [1.0, 2.0, 1.0] + [9.0] * 9}
-    told = Telling(
+    scripted = Scripted(
         {"start": [0, 1], "weights": [0.5, 0.3], "wait_for": 1},
         {"start": [2], "weights": [0.2], "wait_for": 2, "staleness_exponent": 2.0, "note": {"mine": 7}},
     )
-    result = run(data, times, told, rounds=2, schedule="constant")
+    result = run(data, times, scripted, rounds=2, schedule="constant")
     first, second = result.records
     assert (first["time"], first["members"], first["weights"]) == (2.0, [0], [0.5])
     assert first["note"] == {"staleness": [0]}
@@ -137,8 +134,8 @@ def test_staleness_and_weights_by_hand(data):
     # Client 1 computed from w₀, with the batches of round 0, as it does in a round with everyone.
     full = run(data, times, "full", rounds=1, schedule="constant").records[0]
     assert second["update_norm"][0] == full["update_norm"][1]
-    assert told.available[0] is None
-    assert np.flatnonzero(~told.available[1]).tolist() == [1]
+    assert scripted.available[0] is None
+    assert np.flatnonzero(~scripted.available[1]).tolist() == [1]
 
 
 class Together:
@@ -160,7 +157,7 @@ def test_a_buffer_that_waits_for_everyone_is_a_synchronous_round_on_a_shared_lin
     buffered = run(data, times, options={"concurrency": 3}, **server)
     together = run(data, times, Together(buffered.records), link="shared", **server)
     np.testing.assert_array_equal(buffered.model, together.model)
-    for ours, theirs in zip(buffered.records, together.records, strict=True):
+    for ours, theirs in zip(map(dict, buffered.records), map(dict, together.records), strict=True):
         assert ours.pop("note") == {"staleness": [0, 0, 0]}
         for name in ("time", "round_time"):
             assert ours.pop(name) == pytest.approx(theirs.pop(name))
@@ -188,12 +185,12 @@ def test_the_expected_weight_of_a_client_that_is_never_busy_is_its_data_share(sm
             1.0 if sampling == "weighted" else 4 * small_fleet.data_share[plan.start]
         )
         total[plan.start] += plan.weights
-        policy.in_flight = 0  # it has arrived
+        policy.state.in_flight = 0  # it has arrived
     np.testing.assert_allclose(total / draws, small_fleet.data_share, atol=0.04)
 
 
 class Watched(FedBuff):
-    """FedBuff that looks at what it is told and decides."""
+    """FedBuff that looks at what it knows and decides."""
 
     def __init__(self, setting):
         super().__init__(setting)
@@ -204,11 +201,11 @@ class Watched(FedBuff):
             assert not context.available[list(self.busy)].any()
         plan = super().plan(context)
         started = set(plan.start.tolist())
-        assert started <= set(context.there(SIZE).tolist())
+        assert started <= set(context.available_clients(SIZE).tolist())
         assert not started & self.busy
         self.busy |= started
-        assert len(self.busy) == self.in_flight <= self.concurrency
-        self.full = len(self.busy) == self.concurrency or len(started) == len(context.there(SIZE))
+        assert len(self.busy) == self.state.in_flight <= self.concurrency
+        self.full = len(self.busy) == self.concurrency or len(started) == len(context.available_clients(SIZE))
         return plan
 
     def observe(self, report):
@@ -223,32 +220,32 @@ def absences(times, present_share):
     return WithAbsences(StaticChannel(**times), present_share=present_share, seed=3)
 
 
-def test_nobody_starts_who_is_away_or_in_flight(data, times):
+def test_nobody_starts_who_is_absent_or_in_flight(data, times):
     result = run(data, times, Watched, rounds=80, channel=absences(times, 0.1), evaluate_every=80)
-    assert {len(record["members"]) for record in result.records} == {1, 2, 3}, "few were there at times"
+    assert {len(record["members"]) for record in result.records} == {1, 2, 3}, "few were available at times"
 
 
-class Away:
-    """A channel in which some clients are away."""
+class Absences:
+    """A channel in which some clients are absent."""
 
-    def __init__(self, times, *away):
-        self.times, self.away = times, away
+    def __init__(self, times, *absent):
+        self.times, self.absent = times, absent
 
     def at(self, round_index, time):
-        there = np.ones(SIZE, dtype=bool)
-        there[self.away[round_index]] = False
-        return ChannelState(**self.times, available=there)
+        available = np.ones(SIZE, dtype=bool)
+        available[self.absent[round_index]] = False
+        return ChannelState(**self.times, available=available)
 
 
-def test_who_is_away_at_its_start_fails_takes_no_time_and_does_not_count(data, times):
-    told = Telling(
+def test_who_is_absent_at_its_start_fails_takes_no_time_and_does_not_count(data, times):
+    scripted = Scripted(
         {"start": [0, 4], "wait_for": 1},
         {"start": [3, 2], "wait_for": 2},
         {"start": [2], "wait_for": 1},
     )
-    channel = Away(times, [0, 4], [3, 5], [2])
-    result = run(data, times, told, rounds=2, channel=channel)
-    assert told.reports[0].failed.all()
+    channel = Absences(times, [0, 4], [3, 5], [2])
+    result = run(data, times, scripted, rounds=2, channel=channel)
+    assert scripted.reports[0].failed.all()
     assert result.records[0]["round_time"] == 0.0
     assert result.records[0]["update_norm"] == [None, None]
     assert result.records[0]["aggregate_norm"] == 0.0
@@ -259,66 +256,56 @@ def test_who_is_away_at_its_start_fails_takes_no_time_and_does_not_count(data, t
 
 
 def test_a_restart_ends_the_flight(data, times):
-    told = Telling(
+    scripted = Scripted(
         {"start": [0, 1, 2], "wait_for": 1}, Restart(), {"start": [0, 1, 2], "wait_for": 1},
         {"start": [], "weights": [], "wait_for": 9}, RoundPlan(members=[5], weights=[0.5]),
     )  # fmt: skip
-    first, again, rest, synchronous = run(data, times, told, rounds=4).records
+    first, again, rest, synchronous = run(data, times, scripted, rounds=4).records
     assert again["loss"] == first["loss"]
     assert again["round"] == 0
     assert again["time"] == pytest.approx(2 * first["time"])
-    assert told.available[2] is None
+    assert scripted.available[2] is None
     assert sorted(first["members"] + rest["members"]) == [0, 1, 2]
-    assert told.available[4] is None, "all have landed, so a synchronous round may follow"
+    assert scripted.available[4] is None, "all have landed, so a synchronous round may follow"
     assert synchronous["members"] == [5]
 
 
-def simulation(data, times, **options):
-    fleet = Fleet(data.data_share, 1.0, **times)
-    return assemble(
-        data=data, trainer=SoftmaxTrainer(data), fleet=fleet, channel=absences(times, 0.7), policy=FedBuff,
-        options=options, seed=0, stop=StopSettings(max_rounds=8),
-        training=TrainingSettings(cohort_size=3, local_steps=5, server_momentum=0.5, server_memory=True),
-    )  # fmt: skip
-
-
 def test_a_run_carried_over_at_any_round_goes_on_as_if_nothing_had_happened(data, times):
-    whole = list(simulation(data, times).rounds())
-    in_flight = 0
-    for stop in range(1, len(whole) - 1):
-        first = simulation(data, times)
-        rounds = first.rounds()
-        begun = [next(rounds) for _ in range(stop)]
-        values, arrays = first.state()
-        in_flight += len(first.clients.in_flight)
-        second = simulation(data, times)
-        second.restore(json.loads(json.dumps(values)), {name: array.copy() for name, array in arrays.items()})
-        assert begun + list(second.rounds()) == whole
-    assert in_flight, "there was something to carry over"
+    server = {"server_momentum": 0.5, "server_memory": True}
+
+    def start():
+        return loop_of(data, times, FedBuff, channel=absences(times, 0.7), rounds=8, **server)
+
+    running = start()
+    assert sum(len(running.clients.in_flight) for _ in running.rounds()), "there is something to carry over"
+    goes_on_alike(start)
 
 
 class StoppedError(Exception):
     """What a run is stopped with."""
 
 
-def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_ends_with_the_same_bytes(data, times, tmp_path, monkeypatch):
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
-    (tmp_path / "small.toml").write_text(SMALL + "[policy.fedbuff]\nconcurrency = 7\n")
-    experiment, table = read_experiment(tmp_path / "small.toml")
+    header = Header(
+        experiment="small", preset=None, policy="fedbuff", seed=0, config={"stop": {"max_rounds": 8}},
+        data_checksum="none", samples=[1],
+    )  # fmt: skip
 
-    def stop(simulation, record):
-        if record.get("round") == 4:
+    def stop(loop, record):
+        if record.round == 4:
             raise StoppedError
 
-    def go(folder, **progress):
-        runner.run(experiment, table, policy="fedbuff", seed=1, folder=tmp_path / folder, **progress)
+    def go(folder, progress=lambda loop, record: None):
+        loop = loop_of(data, times, FedBuff, rounds=8, options={"concurrency": 7})
+        run_into(RunFiles(tmp_path / folder, header), loop, progress)
         return (tmp_path / folder / RECORDS).read_bytes()
 
     with pytest.raises(StoppedError):
-        go("stopped", progress=stop)
+        go("stopped", stop)
     rounds = []
-    resumed = go("stopped", progress=lambda simulation, record: rounds.append(record.get("round")))
-    assert rounds == [5, None]
+    resumed = go("stopped", lambda loop, record: rounds.append(record.round))
+    assert rounds == [5, 6, 7]
     assert resumed == go("whole")
 
 
@@ -377,7 +364,7 @@ BEGUN = {"start": [0, 1, 2], "wait_for": 1}
 )
 def test_a_plan_that_cannot_be_is_refused(data, times, plans, said):
     with pytest.raises(InputError, match=said):
-        run(data, times, Telling(*plans), rounds=len(plans))
+        run(data, times, Scripted(*plans), rounds=len(plans))
 
 
 def test_links_with_caps_are_refused(data, times):

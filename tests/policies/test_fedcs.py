@@ -122,8 +122,8 @@ def test_fedcs_uses_current_times_and_prefers_the_fast():
     plan = rival.plan(context(compute_time=now, upload_time=np.full(6, 0.5)))
     assert plan.members.tolist() == [2, 4]
     assert plan.note == {"planned_time": 1.5}
-    away = np.array([True, True, False, True, True, True])
-    assert rival.plan(context(compute_time=now, upload_time=np.ones(6), available=away)).members.tolist() == [4]
+    some = np.array([True, True, False, True, True, True])
+    assert rival.plan(context(compute_time=now, upload_time=np.ones(6), available=some)).members.tolist() == [4]
 
 
 def test_a_link_that_serves_in_turn_keeps_the_schedule(small_data):

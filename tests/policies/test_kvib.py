@@ -22,30 +22,30 @@ def test_kvib_follows_its_formulas(gamma):
         plan = plan_round(policy, rng, None, round_index=round_index)
         np.testing.assert_allclose(plan.weights, share[plan.members] / pi[plan.members], rtol=1e-9)
         norms = rng.lognormal(size=6)
-        told = [(share[i] * norms[i]) ** 2 for i in plan.members]
-        if regulariser is None and told:
-            regulariser = sum(told) / len(told) * 6 / (theta * cohort_size)
-        for i, square in zip(plan.members, told, strict=True):
+        reported = [(share[i] * norms[i]) ** 2 for i in plan.members]
+        if regulariser is None and reported:
+            regulariser = sum(reported) / len(reported) * 6 / (theta * cohort_size)
+        for i, square in zip(plan.members, reported, strict=True):
             sums[i] += square / pi[i]
         policy.observe(report_of(plan, norms))
-    assert policy.gamma == pytest.approx(regulariser)
-    np.testing.assert_allclose(policy.feedback, sums)
+    assert policy.state.gamma == pytest.approx(regulariser)
+    np.testing.assert_allclose(policy.state.feedback, sums)
 
 
 def test_kvib_is_unbiased_in_its_weights_and_in_what_it_learns():
     learned = [0.1, 0.0, 3.0, 0.5, 0.02]
     pi = 0.7 * water_level(np.sqrt(np.array(learned) + 0.1), 2) + 0.3 * 2 / 5
-    weights, told = np.zeros(5), np.zeros(5)
+    weights, gained = np.zeros(5), np.zeros(5)
     for probability, uniform in lots(pi):
         policy = make(KVib, SHARE, 2, gamma=0.1)
-        policy.feedback = np.array(learned)
+        policy.state.feedback = np.array(learned)
         plan = plan_round(policy, Scripted(uniform), None)
         np.testing.assert_array_equal(plan.members, np.flatnonzero(uniform == 0))
         weights[plan.members] += probability * plan.weights
         policy.observe(report_of(plan, NORM))
-        told += probability * (policy.feedback - learned)
+        gained += probability * (policy.state.feedback - learned)
     np.testing.assert_allclose(weights, SHARE)
-    np.testing.assert_allclose(told, (SHARE * NORM) ** 2, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(gained, (SHARE * NORM) ** 2, rtol=1e-9, atol=1e-12)
 
 
 def test_kvib_learns_the_optimum_where_norms_stay_as_they_are():

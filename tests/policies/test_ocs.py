@@ -67,14 +67,14 @@ def test_updates_that_are_no_longer_finite_are_sent():
     np.testing.assert_allclose(plan.weights, SHARE[[1, 3]])
 
 
-def test_who_does_not_tell_its_norm_counts_as_away():
+def test_who_does_not_report_its_norm_counts_as_absent():
     policy, rng, weight = make(OptimalClientSampling, SHARE, 2), np.random.default_rng(0), np.zeros(5)
     for _ in range(3000):
         answers = np.where([False, rng.random() < 0.6, False, False, False], np.nan, [1.0, 2.0, 1.0, 0.5, 3.0])
         plan = plan_round(policy, rng, answers)
         assert not np.isnan(answers[plan.members]).any()
         weight[plan.members] += plan.weights
-    assert policy.presence.response(np.array([0, 1])) == pytest.approx([1.0, 0.4], abs=0.1)
+    assert policy.availability.response(np.array([0, 1])) == pytest.approx([1.0, 0.4], abs=0.1)
     assert weight / 3000 == pytest.approx(SHARE, rel=0.1)
 
 

@@ -1,6 +1,7 @@
 """Oort: utilities, exploration and the pacer, by hand or by enumeration."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,14 +107,14 @@ def test_exploitation_cuts_off_and_draws_by_utility():
         lambda rng: rival.plan(RoundContext(round_index=0, time=0.0, step_size=0.1, local_steps=5, rng=rng)).members, 6
     )
     np.testing.assert_array_less(abs(share - expected), error)
-    rival.options = rival.options | {"cutoff": 1.0}
+    rival.options = replace(rival.options, cutoff=1.0)
     assert rival.plan(context(0)).members.tolist() == [4, 5]
 
 
 def test_slow_clients_are_chosen_less():
     fleet = equal_fleet(4, compute_time=np.array([1.0, 1.0, 1.0, 50.0]))
     rival = make(Oort, fleet, 3, exploration=0.0, least_exploration=0.0)
-    assert rival.preferred_duration == 4.0, "1 s and three uploads that share the link"
+    assert rival.state.preferred_duration == 4.0, "1 s and three uploads that share the link"
     teach(rival, range(4), 0, 1.0, compute_time=fleet.compute_time)
     assert all(rival.plan(context(r)).members.tolist() == [0, 1, 2] for r in range(10))
 
@@ -131,10 +132,10 @@ def test_the_pacer_gives_slow_clients_a_chance_when_utility_falls():
     seen = []
     for r, loss in enumerate([5, 5, 4, 5, 4, 4, 2, 6, 9, 0, 1, 1]):  # windows 10, 9, 8, 8, 9, 2
         teach(rival, [r % 4], r, float(loss))
-        seen.append(rival.preferred_duration)
+        seen.append(rival.state.preferred_duration)
     assert seen == [3.0, 3.0, 3.0, 3.5, 3.5, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.5]
     default = make(Oort, equal_fleet(11, compute_time=np.arange(11.0)), 1)
-    assert default.preferred_duration == default.pacer_step == 3 + 1, "the 30th percentile of 1, 2, … 11"
+    assert default.state.preferred_duration == default.pacer_step == 3 + 1, "the 30th percentile of 1, 2, … 11"
     assert make(Oort, equal_fleet(3), 1, preferred_duration=7.0).pacer_step == 7.0
 
 
@@ -155,7 +156,7 @@ def test_clients_picked_too_often_are_left_out_while_others_remain():
 def test_oort_learns_nothing_from_those_who_fail():
     rival = make(Oort, equal_fleet(3), 2)
     teach(rival, [0, 1], 4, 2.0, failed=[1])
-    assert np.isfinite(rival.statistical).tolist() == [True, False, False]
-    assert rival.last_round.tolist() == [5, 0, 0]
-    assert rival.picks.tolist() == [1, 1, 0]
-    assert rival.gained == [pytest.approx(2.0 / 3)]
+    assert np.isfinite(rival.state.statistical).tolist() == [True, False, False]
+    assert rival.state.last_round.tolist() == [5, 0, 0]
+    assert rival.state.picks.tolist() == [1, 1, 0]
+    assert rival.state.gained == (pytest.approx(2.0 / 3),)

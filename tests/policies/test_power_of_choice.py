@@ -1,5 +1,7 @@
 """Power-of-Choice: candidates by data, members by loss."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,24 +25,22 @@ def test_candidates_are_drawn_by_data_and_the_largest_losses_train():
     losses = np.array([3.0, 1.0, 4.0, 1.5, 5.0])
     for seed in range(20):
         probe = rival.plan(context(0, seed=seed))
-        plan = rival.plan(context(0, seed=seed, answers=losses[probe.clients]))
+        plan = rival.plan(context(0, seed=seed, asked=probe.clients, answers=losses[probe.clients]))
         assert plan.members.tolist() == sorted(sorted(probe.clients.tolist(), key=lambda i: -losses[i])[:2])
         assert plan.weights.tolist() == [0.5, 0.5]
 
 
 def test_ties_are_broken_at_random_and_silence_comes_last():
     rival = make(PowerOfChoice, equal_fleet(4), 1, candidates=4)
-    rival.asked = np.arange(4)
+    everyone = np.arange(4)
 
     def draw(rng):
         answers = np.array([2.0, 2.0, np.nan, 1.0])
-        return rival.plan(
-            RoundContext(round_index=0, time=0.0, step_size=0.1, local_steps=5, rng=rng, answers=answers)
-        ).members
+        return rival.plan(replace(context(), rng=rng, asked=everyone, answers=answers)).members
 
     share, error = inclusion_of(draw, 4, 1000)
     np.testing.assert_array_less(abs(share - [0.5, 0.5, 0, 0]), error)
-    silent = rival.plan(context(answers=np.full(4, np.nan)))
+    silent = rival.plan(context(asked=everyone, answers=np.full(4, np.nan)))
     assert silent.members.size == 1
 
 

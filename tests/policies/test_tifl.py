@@ -16,10 +16,10 @@ def test_tiers_by_latency_and_credits_by_speed():
     fleet = equal_fleet(7, compute_time=np.array([5.0, 0.0, 1.0, 8.0, 2.0, 0.5, 3.0]))
     rival = make(TiFL, fleet, 2, tiers=3, credits=100)
     rival.plan(context())
-    assert rival.tier.tolist() == [2, 0, 0, 2, 1, 0, 1], "2, 2.5, 3 | 4, 5 | 7, 10"
+    assert rival.state.tier.tolist() == [2, 0, 0, 2, 1, 0, 1], "2, 2.5, 3 | 4, 5 | 7, 10"
     given = [100, math.ceil(100 * 2.5 / 4.5), math.ceil(100 * 2.5 / 8.5)]
-    given[rival.current] -= 1
-    assert rival.credits.tolist() == given
+    given[rival.state.current] -= 1
+    assert rival.state.credits.tolist() == given
     assert make(TiFL, equal_fleet(100), 10).tiers == 5
     assert make(TiFL, equal_fleet(11), 3).tiers == 3, "each tier must hold a cohort"
     assert make(TiFL, equal_fleet(2), 5).tiers == 1
@@ -57,19 +57,19 @@ def test_probabilities_change_only_when_the_tier_drawn_last_stalls():
     rival.plan(context(0))
     teach(rival, range(6), 0, losses, compute_time=fleet.compute_time)
     rival.plan(context(1))
-    np.testing.assert_allclose(rival.probability, 1 / 3)
+    np.testing.assert_allclose(rival.state.probability, 1 / 3)
     rival.plan(context(2))  # nothing to compare with yet: change
-    np.testing.assert_allclose(rival.probability, [1 / 6, 2 / 6, 3 / 6])
-    rival.current = 0
+    np.testing.assert_allclose(rival.state.probability, [1 / 6, 2 / 6, 3 / 6])
+    rival.state.current = 0
     teach(rival, range(6), 2, losses[::-1] * [1, 1, 1, 1, 0.9, 0.9], compute_time=fleet.compute_time)
     rival.plan(context(3))
-    np.testing.assert_allclose(rival.probability, [1 / 6, 2 / 6, 3 / 6])
-    rival.current = 2  # the one that improved
+    np.testing.assert_allclose(rival.state.probability, [1 / 6, 2 / 6, 3 / 6])
+    rival.state.current = 2  # the one that improved
     rival.plan(context(4))
-    np.testing.assert_allclose(rival.probability, [1 / 6, 2 / 6, 3 / 6])
-    rival.current = 1  # no better than before
+    np.testing.assert_allclose(rival.state.probability, [1 / 6, 2 / 6, 3 / 6])
+    rival.state.current = 1  # no better than before
     rival.plan(context(6))
-    np.testing.assert_allclose(rival.probability, [3 / 6, 2 / 6, 1 / 6])
+    np.testing.assert_allclose(rival.state.probability, [3 / 6, 2 / 6, 1 / 6])
 
 
 def test_members_come_uniformly_from_the_tier_drawn():
@@ -98,14 +98,14 @@ def test_credits_limit_a_tier_and_come_back_when_all_are_spent():
         assert tiers.count(1) == 2
 
 
-def test_a_tier_with_nobody_there_is_not_drawn():
+def test_a_tier_with_nobody_available_is_not_drawn():
     fleet = equal_fleet(6, compute_time=np.arange(6.0))
     rival = make(TiFL, fleet, 2, tiers=3, credits=2)
     for r in range(20):
         plan = rival.plan(context(r, available=np.array([False, False, True, False, False, False])))
         assert plan.members.tolist() == [2]
         assert plan.weights.tolist() == [1.0]
-    rival.probability = np.array([1.0, 0.0, 0.0])
+    rival.state.probability = np.array([1.0, 0.0, 0.0])
     assert rival.plan(context(21, available=np.arange(6) == 5)).members.tolist() == [5]
 
 
@@ -113,12 +113,12 @@ def test_tiers_follow_the_mean_latency():
     fleet = equal_fleet(4)
     rival = make(TiFL, fleet, 1, tiers=2, interval=3)
     early, late = np.array([1.0, 2.0, 3.0, 4.0]), np.array([9.0, 1.0, 1.0, 9.0])
-    # Round 0 tells 1, 2, 3, 4; rounds 1 to 3 a mean of 19/3, 4/3, 5/3, 22/3; rounds 4 to 6 one of 1, 2, 3, 4 again.
+    # Round 0 reports 1, 2, 3, 4; rounds 1 to 3 a mean of 19/3, 4/3, 5/3, 22/3; rounds 4 to 6 one of 1, 2, 3, 4 again.
     for r, now in enumerate((early, early, late, late, early, early, early)):
         rival.plan(context(r, compute_time=now, upload_time=np.ones(4)))
-        assert rival.tier.tolist() == ([1, 0, 0, 1] if 3 <= r < 6 else [0, 0, 1, 1])
+        assert rival.state.tier.tolist() == ([1, 0, 0, 1] if 3 <= r < 6 else [0, 0, 1, 1])
     quiet = make(TiFL, fleet, 1, tiers=2, interval=1)
     quiet.plan(context(0))
     teach(quiet, [0, 1], 0, 1.0, compute_time=5.0)
     quiet.plan(context(1))
-    assert quiet.tier.tolist() == [1, 1, 0, 0], "measured where nobody tells"
+    assert quiet.state.tier.tolist() == [1, 1, 0, 0], "measured where nobody reports times"

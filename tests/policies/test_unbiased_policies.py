@@ -1,23 +1,20 @@
 """Optimal Client Sampling, clustered sampling and K-Vib: what holds for each of them."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 
-from fedtempo import Fleet, InputError
+from fedtempo import InputError
 from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.clustered import ClusteredSampling
 from fedtempo.policies.kvib import KVib
 from fedtempo.policies.ocs import OptimalClientSampling, approximate_inclusion
-from fedtempo.simulator.api import assemble
+from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.markov import WithAbsences
 from fedtempo.theory.inclusion import inclusion_with_sum
-from support.rounds import TIMES
+from support.rounds import TIMES, carry_over
+from support.simulations import goes_on_alike, loop_of
 from support.unbiased import (
     NORM,
     POLICIES,
@@ -38,7 +35,7 @@ def test_a_lot_falls_on_a_client_with_exactly_its_probability(name):
     cls, options = POLICIES[name]
     norms, policy = np.array([3.0, 0.5, 1.0, 0.7, 2.0]), make(cls, SHARE, 2, **options)
     policy.observe(report_of(plan_round(policy, Scripted(np.zeros(5)), norms), norms))
-    root = SHARE * norms if cls is OptimalClientSampling else np.sqrt(policy.feedback + policy.gamma)
+    root = SHARE * norms if cls is OptimalClientSampling else np.sqrt(policy.state.feedback + policy.state.gamma)
     pi = water_level(root, 2)
     pi = pi if cls is OptimalClientSampling else 0.7 * pi + 0.3 * 2 / 5
     assert pi.max() < 0.999
@@ -48,8 +45,8 @@ def test_a_lot_falls_on_a_client_with_exactly_its_probability(name):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_whoever_is_away_is_left_out_and_made_up_for(name):
-    """Given who is there, the expected weight is p/ρ: by enumeration, with a ρ that has something to tell."""
+def test_whoever_is_absent_is_left_out_and_made_up_for(name):
+    """Given who is available, the expected weight is p/ρ: by enumeration, with a ρ that is not 1."""
     cls, options = POLICIES[name]
     options = options | ({"candidates": 3} if "candidates" in options else {})
     norms, cohort_size = np.array([3.0, 0.5, 1.0, 0.7, 2.0]), 2
@@ -62,44 +59,42 @@ def test_whoever_is_away_is_left_out_and_made_up_for(name):
             available[rng.integers(5)] = True
             plan = plan_round(policy, np.random.default_rng(2), norms, available=available)
             assert available[plan.members].all()
-            policy.presence.observe(report_of(plan, norms, failed=rng.random(len(plan.members)) < 0.3))
-        return json.dumps(policy.state())
+            policy.availability.observe(report_of(plan, norms, failed=rng.random(len(plan.members)) < 0.3))
+        return policy
 
-    state, available = experienced(), np.array([True, True, False, True, True])
-    there, expected = np.flatnonzero(available), np.zeros(5)
+    before, available = experienced(), np.array([True, True, False, True, True])
+    able, expected = np.flatnonzero(available), np.zeros(5)
 
     def play(probability, rng):
-        policy = make(cls, SHARE, cohort_size, **options)
-        policy.restore(json.loads(state))
+        policy = carry_over(before, make(cls, SHARE, cohort_size, **options))
         plan = plan_round(policy, rng, norms, available=available)
         assert available[plan.members].all()
         assert plan.note == {"never_there": 0.0}
-        assert policy.presence.rounds == 9, "a round counts once, with or without a probe"
+        assert policy.availability.state.rounds == 9, "a round counts once, with or without a probe"
         expected[plan.members] += probability * plan.weights
-        return policy.presence.response(there)
+        return policy.availability.response(able)
 
-    learner = make(cls, SHARE, cohort_size, **options)
-    learner.restore(json.loads(state))
-    learner.presence.look(context(None, available=available))
-    effective = SHARE[there] / learner.presence.response(there)
+    learner = carry_over(before, make(cls, SHARE, cohort_size, **options))
+    learner.availability.look(context(None, available=available))
+    effective = SHARE[able] / learner.availability.response(able)
     if cls is ClusteredSampling:
-        part = SHARE[there] / SHARE[there].sum()
+        part = SHARE[able] / SHARE[able].sum()
         line = np.cumsum(np.sort(part)[::-1]) * cohort_size
         cuts = np.unique(np.concatenate([[0.0], line, [1.0]]).round(14))
         pieces = [[(a, b) for a, b in itertools.pairwise(cuts) if k <= a < k + 1] for k in range(cohort_size)]
         for outcome in itertools.product(*pieces):
             rho = play(np.prod([b - a for a, b in outcome]), Scripted([(a + b) / 2 % 1 for a, b in outcome]))
     elif cls is KVib:
-        for probability, uniform in lots(learner.inclusion(there)):
+        for probability, uniform in lots(learner.inclusion(able)):
             rho = play(probability, Scripted(uniform))
     else:
         subsets = list(itertools.combinations(range(4), 3)) if "candidates" in options else [tuple(range(4))]
         for subset in subsets:
             places = np.array(subset)
-            for probability, uniform in lots(water_level(effective[places] * norms[there][places], cohort_size)):
-                rho = play(probability / len(subsets), Scripted(uniform, there[places]))
+            for probability, uniform in lots(water_level(effective[places] * norms[able][places], cohort_size)):
+                rho = play(probability / len(subsets), Scripted(uniform, able[places]))
     assert (rho < 1).any()
-    np.testing.assert_allclose(expected[there], SHARE[there] / rho, rtol=1e-7)
+    np.testing.assert_allclose(expected[able], SHARE[able] / rho, rtol=1e-7)
     assert expected[2] == 0
 
 
@@ -129,11 +124,10 @@ def test_members_that_fail_teach_nothing_but_that(name):
     for _ in range(12):
         plan = plan_round(policy, rng, NORM)
         policy.observe(report_of(plan, NORM, failed=np.ones(len(plan.members), dtype=bool)))
-    state = policy.state()
-    json.dumps(state, allow_nan=False)
-    assert policy.presence.failed.sum() > 0
-    del state["presence"]
-    assert state in ({}, {"gamma": options.get("gamma"), "feedback": [0.0] * 5})
+    assert policy.availability.state.failed.sum() > 0
+    if cls is KVib:
+        assert policy.state.gamma == options.get("gamma")
+        assert not policy.state.feedback.any()
     assert np.isfinite(plan_round(policy, rng, NORM).weights).all()
 
 
@@ -176,23 +170,8 @@ def test_a_short_run_lowers_the_loss(small_data, name):
 def test_a_run_goes_on_from_its_saved_state_as_if_nothing_had_happened(small_data, name):
     cls, options = POLICIES[name]
 
-    def start():
-        fleet = Fleet(small_data.data_share, 1.0, **TIMES)
-        channel = WithAbsences(StaticChannel(fleet.compute_time, fleet.upload_time), present_share=0.8, seed=3)
-        return assemble(
-            data=small_data, trainer=SoftmaxTrainer(small_data), fleet=fleet, channel=channel, policy=cls,
-            options=options, seed=0, stop=StopSettings(max_rounds=7),
-            training=TrainingSettings(cohort_size=3, local_steps=5),
-        )  # fmt: skip
-
-    whole = list(start().rounds())
-    for stop in (1, 3, 6):
-        first, second = start(), start()
-        rounds = first.rounds()
-        begun = [next(rounds) for _ in range(stop)]
-        values, arrays = first.state()
-        second.restore(json.loads(json.dumps(values)), {key: array.copy() for key, array in arrays.items()})
-        assert begun + list(second.rounds()) == whole
+    channel = WithAbsences(StaticChannel(**TIMES), present_share=0.8, seed=3)
+    goes_on_alike(lambda: loop_of(small_data, TIMES, cls, channel=channel, options=options), (1, 3, 6))
 
 
 @pytest.mark.parametrize("name", ["ocs", "kvib"])

@@ -1,59 +1,83 @@
 """Runs of the small experiment on Flower nodes in this process."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Result
 
+from fedtempo.engine.records import RECORDS, RoundRecord, Summary, read_records
 from fedtempo.experiments import runner
 from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.app.run_config import MODEL, pack
+from fedtempo.flower.app.model_arrays import MODEL, pack
 from fedtempo.flower.strategy.messages import CONFIG
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
-from fedtempo.randomness import stream
 from support.flower_grid import InProcessGrid
 
 
+@dataclass
+class TrainedOnNodes:
+    """What a run came to."""
+
+    rounds: list[RoundRecord]  # of this start
+    summary: Summary | None  # None: this start trained nothing, and kept no records
+    result: Result
+
+    @property
+    def model(self):
+        return self.result.arrays[MODEL].numpy()
+
+
+def experiment_of(config):
+    return read_experiment(config)[0]
+
+
+def problem_of(config):
+    return assemble(experiment_of(config))
+
+
+def simulated(config, policy, *, rounds=3, seed=0):
+    """Return the records and the model of the same run in the simulator."""
+    experiment = experiment_of(config)
+    stop = replace(experiment.stop, target_loss=None, target_accuracy=None, max_rounds=rounds)
+    simulation = runner.make_simulation(replace(experiment, stop=stop), policy, seed)
+    return list(simulation.rounds()), simulation.model
+
+
 def grid_of(config, policy, seed=0, app=client_app, clients=None):
-    experiment, _ = read_experiment(config)
-    clients = clients or runner.load_data(experiment.data).num_clients
+    clients = clients or len(problem_of(config).fleet)
     run_config = {"config": str(config), "preset": "paper", "policy": policy, "seed": seed}
     return InProcessGrid(app, [{"partition-id": number} for number in range(clients)], run_config)
 
 
-def train(
-    config, policy, grid=None, *, rounds=3, seed=0, tells=("loss", "accuracy"), nonsense=False, whole=False, **settings
-):
-    """Return the records and the model of a run on Flower nodes, or the whole of Flower's result."""
-    experiment, _ = read_experiment(config)
-    training, options = for_policy(experiment, policy)
-    data, trainer = runner.load_data(experiment.data), runner.load_trainer(experiment.model, experiment.data)
-    fleet, _ = runner.make_fleet(experiment, data, 32.0 * trainer.num_parameters)
-    records = []
-    settings = {"options": options, "fleet": fleet, "seed": seed, "deadline": 5.0} | asdict(training) | settings
-    stop = settings.pop("progress", lambda loop, record: None)
-    evaluate_fn = settings.pop("evaluate_fn", None)
+def train(config, policy, grid=None, *, rounds=3, seed=0, evaluated=("loss", "accuracy"), nonsense=False, **settings):
+    """Run on Flower nodes; ``evaluated``: which metrics the server's function returns, or ``nonsense``."""
+    training, options = for_policy(experiment_of(config), policy)
+    problem, seen = problem_of(config), []
+    settings = {"options": options, "fleet": problem.fleet, "deadline": 5.0} | asdict(training) | settings
+    then, evaluate_fn = settings.pop("progress", lambda loop, record: None), settings.pop("evaluate_fn", None)
 
     def progress(loop, record):
-        records.append(record)
-        stop(loop, record)
-
-    strategy = TempoStrategy(policy, progress=progress, **settings)
+        seen.append((loop, record))
+        then(loop, record)
 
     def evaluate(server_round, arrays):
-        found = trainer.evaluate(arrays[MODEL].numpy())
-        told = {"loss": found.loss, "accuracy": found.accuracy}
-        return MetricRecord({name: told[name] for name in tells} | ({"loss": np.nan} if nonsense else {}))
+        found = asdict(problem.trainer.evaluate(arrays[MODEL].numpy()))
+        return MetricRecord({name: found[name] for name in evaluated} | ({"loss": np.nan} if nonsense else {}))
 
-    result = strategy.start(
+    result = TempoStrategy(policy, progress=progress, seed=seed, **settings).start(
         grid=grid or grid_of(config, policy, seed),
-        initial_arrays=pack(trainer.initial_model(stream(seed, "initial model"))),
+        initial_arrays=pack(problem.initial_model(seed)),
         num_rounds=rounds,
         evaluate_fn=evaluate_fn or evaluate,
     )
-    return records, result if whole else result.arrays[MODEL].numpy()
+    folder = settings.get("records")
+    summary = seen[-1][0].summary() if seen else folder and read_records(Path(folder) / RECORDS).summary
+    return TrainedOnNodes([record for _, record in seen], summary, result)
 
 
 def nodes_of(grid):
@@ -65,7 +89,7 @@ class StoppedError(Exception):
 
 
 def stop_after_three(loop, record):
-    if loop.rounds_done == 3:
+    if loop.state.rounds_done == 3:
         raise StoppedError
 
 
@@ -73,8 +97,8 @@ def failing(partition, *, when=lambda config: True, reason="no more memory"):
     """Return the ready app, of which one node fails."""
 
     def answer(message, context):
-        told = message.content.config_records[CONFIG]
-        if context.node_config["partition-id"] == partition and when(told):
+        config = message.content.config_records[CONFIG]
+        if context.node_config["partition-id"] == partition and when(config):
             return Message(Error(0, reason), reply_to=message)
         return client_app(message, context)
 
@@ -85,12 +109,7 @@ def failing(partition, *, when=lambda config: True, reason="no more memory"):
 
 
 def joined(grid, node, partition):
-    """Let a node come that was not there."""
+    """Let a node connect that was not there."""
     like = grid.contexts[1000]
     grid.contexts[node] = Context(1, node, {"partition-id": partition}, RecordDict(), like.run_config)
     grid.online.add(node)
-
-
-def trainer_of(config):
-    experiment, _ = read_experiment(config)
-    return runner.load_trainer(experiment.model, experiment.data)

@@ -8,10 +8,23 @@ import pytest
 from fedtempo import Fleet
 from fedtempo.policies.policy import PolicySetting, Probe, RoundContext, RoundPlan, RoundReport
 from fedtempo.randomness import stream
+from fedtempo.state import read_state, write_state
 
 
 def make(policy, fleet, cohort_size, **options):
     return policy(PolicySetting(fleet=fleet, cohort_size=cohort_size, options=options))
+
+
+def carry_over(first, second):
+    """Give a policy, or a learner, the state of another of the same setting, as a new process would."""
+    arrays = {name: array.copy() for name, array in write_state(first.state).items()}
+    second.state = read_state(type(second.state), arrays)
+    return second
+
+
+def written(one):
+    """Return the state of a policy, or a learner, in a form that can be compared."""
+    return {name: array.tobytes() for name, array in write_state(one.state).items()}
 
 
 def equal_fleet(size, **more):
@@ -50,17 +63,18 @@ def teach(policy, members, round_index, loss, **more):
 def plan_of(policy, round_index, losses, **more):
     """Return the plan of a round, after answering what the policy asks."""
     rng = stream(more.pop("seed", 0), "policy", round_index)
-    answers = None
+    asked = answers = None
     while True:
-        asked = policy.plan(
+        plan = policy.plan(
             RoundContext(
-                round_index=round_index, time=0.0, step_size=0.1, local_steps=5, rng=rng, answers=answers, **more
+                round_index=round_index, time=0.0, step_size=0.1, local_steps=5, rng=rng, asked=asked, answers=answers,
+                **more,
             )
-        )
-        if isinstance(asked, RoundPlan):
-            return asked
-        assert isinstance(asked, Probe)
-        answers = losses[asked.clients]
+        )  # fmt: skip
+        if isinstance(plan, RoundPlan):
+            return plan
+        assert isinstance(plan, Probe)
+        asked, answers = plan.clients, losses[plan.clients]
 
 
 def play(policy, fleet, rounds, *, seed=0, first=0, absences=True):
@@ -71,14 +85,14 @@ def play(policy, fleet, rounds, *, seed=0, first=0, absences=True):
         losses = world.exponential(size=size) * 2 / (1 + r)
         times = {"compute_time": fleet.compute_time, "upload_time": fleet.upload_time * world.uniform(0.5, 2, size)}
         available = world.random(size) < 0.7 if absences else None
-        told = times if r % 3 else {}
-        plan = plan_of(policy, r, losses, seed=seed, available=available, **told)
+        known = times if r % 3 else {}
+        plan = plan_of(policy, r, losses, seed=seed, available=available, **known)
         failed = [client for client in plan.members if absences and world.random() < 0.3]
         policy.observe(report_of(plan, r, losses, failed=failed, **times))
         plans.append(plan)
-        there = np.arange(size) if available is None else np.flatnonzero(available)
-        assert np.isin(plan.members, there).all(), "only clients that are there"
-        assert bool(plan.members.size) == bool(there.size)
+        able = np.arange(size) if available is None else np.flatnonzero(available)
+        assert np.isin(plan.members, able).all(), "only available clients"
+        assert bool(plan.members.size) == bool(able.size)
         if plan.members.size:
             assert plan.weights.sum() == pytest.approx(1)
     return plans

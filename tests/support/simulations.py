@@ -6,9 +6,11 @@ from fedtempo import Fleet
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import Probe, RoundPlan
-from fedtempo.simulator.api import assemble, simulate
+from fedtempo.simulator.absences import WithAbsences
+from fedtempo.simulator.api import simulate
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.markov import WithAbsences
+from fedtempo.simulator.problem import Problem
+from fedtempo.simulator.simulation import RunSettings, make_simulation
 
 OPTIONS = {
     "statistical": {"losses": [2.0, 1.9], "max_rounds": 5},
@@ -27,15 +29,36 @@ def run(data, times, policy="weighted", *, rounds=6, seed=0, **more):
     return simulate(data, **times, policy=policy, seed=seed, **settings)
 
 
-def simulation(data, times, policy, seed=0, **training):
+def loop_of(data, times, policy, *, channel=None, rounds=7, seed=0, options=None, trainer=None, **training):
+    """Return a run at its start."""
     fleet = Fleet(data.data_share, 1.0, **times)
-    channel = StaticChannel(fleet.compute_time, fleet.upload_time)
-    return assemble(
-        data=data, trainer=SoftmaxTrainer(data), fleet=fleet,
-        channel=WithAbsences(channel, present_share=0.8, seed=3),
-        policy=policy, options=OPTIONS.get(policy, {}), seed=seed, stop=StopSettings(max_rounds=7),
-        training=TrainingSettings(cohort_size=4, local_steps=5, server_momentum=0.5, server_memory=True, **training),
+    channel = channel or StaticChannel(fleet.compute_time, fleet.upload_time)
+    settings = RunSettings(
+        policy=policy, options=options or {}, seed=seed, stop=StopSettings(max_rounds=rounds),
+        training=TrainingSettings(**{"cohort_size": 3, "local_steps": 5} | training),
     )  # fmt: skip
+    return make_simulation(Problem(data, trainer or SoftmaxTrainer(data), fleet, channel), settings)
+
+
+def simulation(data, times, policy, **more):
+    """Return a run in which clients come and go, with all that a server may keep."""
+    channel = WithAbsences(StaticChannel(**times), present_share=0.8, seed=3)
+    usual = {"cohort_size": 4, "server_momentum": 0.5, "server_memory": True, "options": OPTIONS.get(policy, {})}
+    return loop_of(data, times, policy, channel=channel, **usual | more)
+
+
+def goes_on_alike(start, stops=None):
+    """Check that a run which is stopped after some rounds, or any, and carried over to new objects comes out the same.
+
+    ``start`` returns a run at its start.
+    """
+    whole = list(start().rounds())
+    for stop in stops or range(1, len(whole)):
+        first, second = start(), start()
+        rounds = first.rounds()
+        begun = [next(rounds) for _ in range(stop)]
+        second.resume({name: array.copy() for name, array in first.save().items()})
+        assert begun + list(second.rounds()) == whole
 
 
 class Asking:

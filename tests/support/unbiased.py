@@ -48,10 +48,8 @@ def make(policy, share, cohort_size, **options):
     return policy(PolicySetting(fleet=fleet, cohort_size=cohort_size, options=options))
 
 
-def context(rng, *, round_index=0, available=None, answers=None):
-    return RoundContext(
-        round_index=round_index, time=0.0, step_size=0.1, local_steps=5, rng=rng, available=available, answers=answers
-    )
+def context(rng, *, round_index=0, **more):
+    return RoundContext(round_index=round_index, time=0.0, step_size=0.1, local_steps=5, rng=rng, **more)
 
 
 def plan_round(policy, rng, norms, **more):
@@ -59,7 +57,8 @@ def plan_round(policy, rng, norms, **more):
     plan = policy.plan(context(rng, **more))
     if isinstance(plan, Probe):
         assert plan.ask == "update_norm"
-        plan = policy.plan(context(rng, answers=np.asarray(norms, dtype=np.float64)[plan.clients], **more))
+        answers = np.asarray(norms, dtype=np.float64)[plan.clients]
+        plan = policy.plan(context(rng, asked=plan.clients, answers=answers, **more))
     assert isinstance(plan, RoundPlan)
     return plan
 

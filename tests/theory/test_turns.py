@@ -1,6 +1,5 @@
 """Draws in turn: as often as probabilities say, evenly spaced, whoever comes and goes, and the same after a stop."""
 
-import json
 from collections import deque
 
 import numpy as np
@@ -9,12 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtempo.theory.inclusion import inclusion_with_sum
-from fedtempo.theory.turns import NEAR, Turns
+from fedtempo.theory.turns import NEAR, Turns, TurnsState
+from support.rounds import carry_over
 
 
 def probabilities(size, spread, seed=3):
     q = np.random.default_rng(seed).lognormal(sigma=spread, size=size)
     return q / q.sum()
+
+
+def turns_of(size):
+    return Turns(TurnsState.at_first(size))
 
 
 def draw_some(turns, q, number, free, rng):
@@ -33,7 +37,7 @@ def draw_some(turns, q, number, free, rng):
 @pytest.mark.parametrize("spread", [0.0, 1.0, 3.5])
 @pytest.mark.parametrize("there", [1.0, 0.6])
 def test_everyone_is_drawn_as_often_as_its_probabilities_add_up_to(size, number, spread, there):
-    q, rng, turns = probabilities(size, spread), np.random.default_rng(1), Turns(size)
+    q, rng, turns = probabilities(size, spread), np.random.default_rng(1), turns_of(size)
     free = rng.random(size) < there
     free[0] = True
     number = min(number, int(free.sum()))
@@ -51,7 +55,7 @@ def test_everyone_is_drawn_as_often_as_its_probabilities_add_up_to(size, number,
 
 
 def test_turns_are_evenly_spaced():
-    q, rng, turns = probabilities(40, 1.0), np.random.default_rng(0), Turns(40)
+    q, rng, turns = probabilities(40, 1.0), np.random.default_rng(0), turns_of(40)
     when = [[] for _ in q]
     for step in range(4000):
         for client in draw_some(turns, q, 1, None, rng)[0]:
@@ -65,7 +69,7 @@ def test_turns_are_evenly_spaced():
 def test_the_most_likely_come_first_in_an_order_that_the_seed_changes(size):
     q, cohorts = probabilities(size, 1.0), []
     for seed in range(5):
-        rng, turns = np.random.default_rng(seed), Turns(size)
+        rng, turns = np.random.default_rng(seed), turns_of(size)
         cohorts.append(np.concatenate([draw_some(turns, q, 1, None, rng)[0] for _ in range(size // 4)]))
         assert q[cohorts[-1]].mean() > 1.5 / size
     assert len({tuple(cohort.tolist()) for cohort in cohorts}) == 5
@@ -74,8 +78,8 @@ def test_the_most_likely_come_first_in_an_order_that_the_seed_changes(size):
 def test_equals_come_in_random_order():
     q, orders = np.full(30, 1 / 30), set()
     for seed in range(5):
-        turns, rng = Turns(30), np.random.default_rng(seed)
-        turns.begun = True  # alike
+        turns, rng = turns_of(30), np.random.default_rng(seed)
+        turns.state.begun = True  # alike
         rounds = [tuple(int(draw_some(turns, q, 1, None, rng)[0][0]) for _ in range(30)) for _ in range(2)]
         assert all(sorted(order) == list(range(30)) for order in rounds), "each once before anybody twice"
         orders |= set(rounds)
@@ -84,7 +88,7 @@ def test_equals_come_in_random_order():
 
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_cohorts_whose_probabilities_add_up_to_no_whole_number(size, seed):
-    rng, turns = np.random.default_rng(seed), Turns(size)
+    rng, turns = np.random.default_rng(seed), turns_of(size)
     pi, drawn = rng.uniform(0.05, 1.0, size), np.zeros(size)
     for _ in range(60):
         chosen = turns.draw(np.arange(size), pi, rng)
@@ -96,21 +100,21 @@ def test_cohorts_whose_probabilities_add_up_to_no_whole_number(size, seed):
 
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_credits_keep_to_the_bounds_of_the_theory(size, seed):
-    rng, turns = np.random.default_rng(seed), Turns(size)
-    turns.begun = True  # at 0
+    rng, turns = np.random.default_rng(seed), turns_of(size)
+    turns.state.begun = True  # at 0
     for _ in range(60):
         # To pour evenly into the fullest is what comes closest to the upper bound.
-        fullest = turns.credit >= np.quantile(turns.credit, rng.random())
+        fullest = turns.state.credit >= np.quantile(turns.state.credit, rng.random())
         q = np.where(fullest, 1.0, 0.0) if rng.random() < 0.7 else rng.random(size) ** 4
         turns.draw(np.arange(size), q / q.sum(), rng)
-        assert turns.credit.sum() == pytest.approx(0, abs=1e-9)
-        assert turns.credit.min() > -1 - 1e-5
-        assert turns.credit.max() <= sum(1 / j for j in range(2, size + 1)) + 1e-5
+        assert turns.state.credit.sum() == pytest.approx(0, abs=1e-9)
+        assert turns.state.credit.min() > -1 - 1e-5
+        assert turns.state.credit.max() <= sum(1 / j for j in range(2, size + 1)) + 1e-5
 
 
 @pytest.mark.parametrize("size", [6, 3000])
 def test_who_was_away_does_not_come_in_a_row(size):
-    q, rng, turns = np.full(size, 1 / size), np.random.default_rng(0), Turns(size)
+    q, rng, turns = np.full(size, 1 / size), np.random.default_rng(0), turns_of(size)
     there = np.arange(size) < size // 2
     for step in range(2 * size):
         if step % 30 == 0:
@@ -124,10 +128,10 @@ def test_who_was_away_does_not_come_in_a_row(size):
 @pytest.mark.parametrize("spread", [1.0, 3.0])
 def test_those_in_flight_lose_nothing(size, spread):
     """The likeliest are nearly always in flight, and q changes while they are."""
-    rng, turns = np.random.default_rng(4), Turns(size)
+    rng, turns = np.random.default_rng(4), turns_of(size)
     both = [probabilities(size, spread, seed) for seed in (5, 6)]
     turns._begin(slice(None), both[0], rng)
-    start = turns.credit.sum()
+    start = turns.state.credit.sum()
     flight, drawn, expected = deque(), np.zeros(size), np.zeros(size)
     for step in range(3000):
         q, free = both[step // 40 % 2], np.ones(size, dtype=bool)
@@ -142,17 +146,16 @@ def test_those_in_flight_lose_nothing(size, spread):
         if len(flight) > 8:
             flight.popleft()
     turns.settle(q)
-    assert (turns.credit.sum() - start) == pytest.approx(0, abs=1e-6)
+    assert (turns.state.credit.sum() - start) == pytest.approx(0, abs=1e-6)
     assert np.abs(drawn - expected).max() < 4
 
 
 @pytest.mark.parametrize("size", [20, 3000])
 def test_they_go_on_after_a_stop(size):
-    q, rng, turns = probabilities(size, 1.0), np.random.default_rng(0), Turns(size)
+    q, rng, turns = probabilities(size, 1.0), np.random.default_rng(0), turns_of(size)
     for _ in range(30):
         draw_some(turns, q, 3, None, rng)
-    copy = Turns(size)
-    copy.restore(json.loads(json.dumps(turns.state())))
+    copy = carry_over(turns, turns_of(size))
     for step in range(200):
         mine, copied = (draw_some(one, q, 3, None, np.random.default_rng(step)) for one in (turns, copy))
         np.testing.assert_array_equal(mine[0], copied[0])
@@ -160,7 +163,7 @@ def test_they_go_on_after_a_stop(size):
 
 
 def test_too_few_near_who_are_free():
-    turns, free = Turns(3000), np.zeros(3000, dtype=bool)
+    turns, free = turns_of(3000), np.zeros(3000, dtype=bool)
     assert turns.draw_near(np.full(3000, 1 / 3000), 2, ~free, np.random.default_rng(0)) is not None
     free[2999] = True
     assert turns.draw_near(np.full(3000, 1 / 3000), 2, free, np.random.default_rng(0)) is None
@@ -170,7 +173,7 @@ def test_too_few_near_who_are_free():
 def test_everyone_comes_as_often_where_others_are_there_each_time(seed):
     """Each client is there at its own chance, anew for each draw."""
     size, draws = 30, 3000
-    rng, turns, drawn, expected = np.random.default_rng(seed), Turns(size), np.zeros(size), np.zeros(size)
+    rng, turns, drawn, expected = np.random.default_rng(seed), turns_of(size), np.zeros(size), np.zeros(size)
     q, chance = probabilities(size, 1.0), rng.uniform(0.2, 1.0, size)
     for _ in range(draws):
         there = np.flatnonzero(rng.random(size) < chance)

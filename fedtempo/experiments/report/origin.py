@@ -93,7 +93,7 @@ def _configuration(config: dict[str, object], runs: Sequence[Run]) -> Configurat
         for run in sorted(runs, key=lambda run: (run.policy, run.seed))
         if run.clock == "simulated" and "data" in config
     )
-    return Configuration(", ".join(dict.fromkeys(run.policy for run in runs)), to_toml(config), commands)
+    return Configuration(", ".join(dict.fromkeys(run.policy for run in runs)), to_toml(config).rstrip(), commands)
 
 
 def _distinct(runs: Iterable[Run]) -> list[tuple[dict[str, object], list[Run]]]:

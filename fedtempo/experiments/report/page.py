@@ -16,8 +16,8 @@ from fedtempo.experiments.report.clients import clients_note
 from fedtempo.experiments.report.headlines import headline
 from fedtempo.experiments.report.origin import Configuration, Problems, configurations, facts, problems
 from fedtempo.experiments.report.plots import Plots, clock_name, plots
-from fedtempo.experiments.report.ranking import Ranking, rank
 from fedtempo.experiments.report.sections import SectionRuns, sections
+from fedtempo.experiments.report.target_table import TargetTable, target_table
 from fedtempo.experiments.results import Run
 from fedtempo.experiments.styles import Style, on_dark, styles
 from fedtempo.files import whole_file
@@ -33,7 +33,7 @@ class Section:
     title: str
     headlines: tuple[str, ...]
     problems: Problems | None
-    rankings: tuple[Ranking, ...]  # one for each target
+    tables: tuple[TargetTable, ...]  # one for each target
     evaluated: bool  # whether there are curves
     piloted: bool  # whether pilots are left out of them
     styles: dict[str, Style]  # of each group
@@ -79,7 +79,7 @@ def _section(section: SectionRuns) -> Section:
         headlines=tuple(headline(times_to(section.runs, target), target) for target in section.targets)
         or ("There is no target.",),
         problems=problems(section),
-        rankings=tuple(rank(section, target, look) for target in section.targets),
+        tables=tuple(target_table(section, target, look) for target in section.targets),
         evaluated=any(np.isfinite(run.loss).any() for run in section.runs),
         piloted=any(run.pilot_time for run in section.runs),
         styles=look,

@@ -1,4 +1,4 @@
-"""The experiment that the ready app runs, by its run config: the same on the server and on every node.
+"""The run config of the ready app: the same on the server and on every node, read here and nowhere else.
 
 | key | |
 |---|---|
@@ -7,8 +7,8 @@
 | `policy`, `seed`, `rounds` | what to run |
 | `records` | the server's folder to write records to, and to go on from |
 | `clock` | "wall", or "simulated" for Flower's simulation |
-| `deadline` | seconds after which a round ends without those who have not answered |
-| `nodes` | JSON: the client that each node id stands for; otherwise nodes are asked |
+| `deadline` | seconds that a client has to report |
+| `nodes` | JSON: the client that each node id stands for; otherwise nodes report their partition-id |
 | `link`, `link-token` | host:port of the uplink's control, and the file that holds its token |
 | `ballast` | bytes to send along with the model, to make it as large as another one |
 | `emulate` | a folder that nodes on one machine share: they compute for their nominal times, a cohort at once |
@@ -17,48 +17,65 @@
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from pathlib import Path
 
-import numpy as np
-from flwr.app import Array, ArrayRecord
+import msgspec
+from flwr.app import UserConfigValue
 
-from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experiment, read_experiment
-from fedtempo.learning.trainer import Parameters
-from fedtempo.randomness import stream
-
-MODEL, BALLAST = "model", "ballast"  # the arrays that the app sends
-
-
-def from_run_config(run_config: Mapping[str, Any]) -> Experiment:
-    """Return the experiment that a run config names."""
-    return _read(*_named(run_config))[0]
+from fedtempo.checks import InputError
+from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experiment
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.flower.link.remote import RemoteLink
+from fedtempo.flower.strategy.settings import Clock
 
 
-def table_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain table that it was made from."""
-    return _read(*_named(run_config))[1]
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """What a run of the ready app was given; empty text counts as not given."""
 
+    config: str = ""
+    preset: str = DEFAULT_PRESET
+    experiment: str = ""  # JSON
+    policy: str = "tempo"
+    seed: int = 0
+    rounds: int = 20
+    records: str = ""
+    clock: Clock = "wall"
+    deadline: float = 600.0  # s
+    nodes: str = ""  # JSON
+    link: str = ""
+    link_token: str = ""
+    ballast: int = 0  # bytes
+    emulate: str = ""
 
-def _named(run_config: Mapping[str, Any]) -> tuple[str, str, str]:
-    named = run_config.get("experiment", ""), run_config.get("config", ""), run_config.get("preset", DEFAULT_PRESET)
-    return str(named[0]), str(named[1]), str(named[2])
+    @classmethod
+    def read(cls, run_config: Mapping[str, UserConfigValue]) -> "RunConfig":
+        """Return what Flower hands to an app."""
+        try:
+            return msgspec.convert({key: value for key, value in run_config.items() if value != ""}, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(name="the run config", rule="be that of the ready app", got=str(error)) from None
+
+    def as_flower(self) -> dict[str, UserConfigValue]:
+        """Return it as Flower takes it; what is left out is as the app's own file says."""
+        table: dict[str, UserConfigValue] = msgspec.to_builtins(self)
+        return table
+
+    def read_experiment(self) -> Experiment:
+        """Return the experiment."""
+        return _read(self.experiment, self.config, self.preset)
+
+    def client_of_node(self) -> dict[int, int] | None:
+        """Return the client that each node id stands for; None: nodes are asked."""
+        return msgspec.json.decode(self.nodes, type=dict[int, int], strict=False) if self.nodes else None
+
+    def uplink(self) -> RemoteLink | None:
+        """Return the link that enforces and measures bandwidth, None where there is none."""
+        if not self.link:
+            return None
+        host, _, port = self.link.rpartition(":")
+        return RemoteLink((host, int(port)), Path(self.link_token).read_text().strip())
 
 
 @cache
-def _read(table: str, path: str, preset: str) -> tuple[Experiment, dict[str, Any]]:
-    if not table:
-        return read_experiment(path, preset)
-    plain = json.loads(table)
-    return make_experiment(plain, preset), plain
-
-
-def pack(model: Parameters, ballast: int = 0, *salt: int) -> ArrayRecord:
-    """Return a model as the app sends it, with so many bytes of ballast.
-
-    Ballast is whole numbers, which nobody trains; nothing compresses it, and with a salt of its own for each reply
-    Flower cannot take it for something that the server has already.
-    """
-    arrays = {MODEL: Array(model)}
-    if ballast:
-        arrays[BALLAST] = Array(stream(0, "ballast", *salt).integers(256, size=ballast, dtype=np.uint8))
-    return ArrayRecord(arrays)
+def _read(table: str, path: str, preset: str) -> Experiment:
+    return make_experiment(json.loads(table), preset) if table else load_experiment(path, preset)

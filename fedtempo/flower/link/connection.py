@@ -19,13 +19,13 @@ class Connection:
     """A connection from a client and its twin to the server: bytes, ends and resets go from one to the other."""
 
     def __init__(self, client: Client, upstream: tuple[str, int]) -> None:
-        """Make a connection that leads to ``upstream`` once the client's side is there."""
+        """Make a connection that leads to ``upstream`` once the client has connected."""
         self.client = client
         self.bulk = False  # the flight is more than control traffic
         self.counts = False  # the flight is part of the upload that is being measured
         self._upstream = upstream
         self._near: asyncio.Transport  # the client's side
-        self._far: asyncio.Transport  # the server's side; before it is there, nothing is read from the client
+        self._far: asyncio.Transport  # the server's side; before it is connected, nothing is read from the client
         self._connecting: asyncio.Task[None] | None = None
         self._held: deque[bytes] = deque()
         self._held_bytes = 0  # with those that a lane is sending

@@ -1,4 +1,4 @@
-"""A link for another process: its two calls as JSON lines over TCP, one line there and one line back for each call.
+"""Lets other processes call a link, over TCP.
 
 The token is what lets a caller in. It goes over the wire as it is: keep to the loopback address or to a network that
 nobody else listens to.
@@ -6,20 +6,18 @@ nobody else listens to.
 
 import contextlib
 import hmac
-import json
 import secrets
 import socket
 import socketserver
 import threading
-from collections.abc import Sequence
-from typing import Any
 
-from fedtempo.checks import InputError, as_integers, as_numbers, check_positive
-from fedtempo.flower.link.shaped import Link, Upload
+import msgspec
+
+from fedtempo.checks import InputError
+from fedtempo.flower.link.allotment import Link
+from fedtempo.flower.link.calls import LINE_BYTES, AllotCall, Answer, Call, MeasuredCall, Token, UploadRows
 from fedtempo.flower.startable import Startable
-from fedtempo.theory.bandwidth import LinkMode
 
-LINE_BYTES = 1_048_576  # the longest line, enough for tens of thousands of clients
 REQUEST_TIMEOUT = 5.0  # s for a caller to say what it wants, once connected
 
 
@@ -61,57 +59,6 @@ class LinkServer(Startable):
         self._server = self._thread = None
 
 
-class RemoteLink:
-    """A link that a ``LinkServer`` holds in another process."""
-
-    def __init__(self, address: tuple[str, int], token: str, *, timeout: float = 30.0) -> None:
-        """Take where that server is, what it asks for, and how many seconds a call may take."""
-        self._address, self._token = address, token
-        self._timeout = check_positive("timeout", timeout)
-
-    def allot(self, members: Sequence[int], mode: LinkMode, shares: Sequence[float] | None = None) -> None:
-        """Say how these clients upload next: see ``Link.allot``."""
-        numbers = as_integers("members", members).tolist()
-        given = None if shares is None else as_numbers("shares", shares).tolist()
-        self._call({"call": "allot", "members": numbers, "mode": mode, "shares": given})
-
-    def measured(self, clients: Sequence[int]) -> dict[int, Upload]:
-        """Return what these clients have uploaded since they were allotted: see ``Link.measured``."""
-        result = self._call({"call": "measured", "clients": as_integers("clients", clients).tolist()})
-        try:
-            return {
-                int(client): Upload(float(start), float(end), int(size)) for client, start, end, size in result or ()
-            }
-        except (TypeError, ValueError) as error:
-            raise ConnectionError(f"{self._where} gave no list of uploads, but {str(result)[:60]!r}") from error
-
-    @property
-    def _where(self) -> str:
-        return f"the link at {self._address[0]}:{self._address[1]}"
-
-    def _call(self, request: dict[str, Any]) -> list[tuple[int, float, float, int]] | None:
-        line = json.dumps({"token": self._token, **request}).encode() + b"\n"
-        try:
-            with socket.create_connection(self._address, timeout=self._timeout) as connection:
-                connection.sendall(line)
-                with connection.makefile("rb") as answers:
-                    answer = json.loads(answers.readline(LINE_BYTES))
-        except TimeoutError as error:
-            raise ConnectionError(f"{self._where} must answer within {self._timeout:g} s, but did not") from error
-        except OSError as error:
-            raise ConnectionError(f"{self._where} cannot be reached: {error}; is it running?") from error
-        except ValueError as error:
-            raise ConnectionError(f"{self._where} hung up or does not speak this protocol") from error
-        match answer:
-            case {"result": result}:
-                return result  # type: ignore[no-any-return]
-            case {"input_error": [str(name), str(rule), got, str(remedy)]}:
-                raise InputError(name, rule, got, remedy)
-            case {"error": str(message)}:
-                raise ConnectionError(f"{self._where} failed: {message}")
-        raise ConnectionError(f"{self._where} does not speak this protocol")
-
-
 class _Server(socketserver.ThreadingTCPServer):
     """Answers each call in a thread of its own, so that a caller who says nothing holds nobody up."""
 
@@ -121,11 +68,11 @@ class _Server(socketserver.ThreadingTCPServer):
     def __init__(self, address: tuple[str, int], link: Link, token: str) -> None:
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
         self._link, self._token = link, token
-        self._callers: set[socket.socket] = set()
+        self._callers: set[socket.socket | tuple[bytes, socket.socket]] = set()
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Note a caller before its thread begins, which ``cut_off`` may come before."""
         with self._lock:
             self._callers.add(request)
@@ -135,8 +82,9 @@ class _Server(socketserver.ThreadingTCPServer):
         """Wake up whoever waits for a caller."""
         with self._lock:
             for caller in self._callers:
-                with contextlib.suppress(OSError):  # who has left
-                    caller.shutdown(socket.SHUT_RDWR)
+                if isinstance(caller, socket.socket):
+                    with contextlib.suppress(OSError):  # who has left
+                        caller.shutdown(socket.SHUT_RDWR)
 
     def serve(self, caller: socket.socket) -> None:
         """Answer one call."""
@@ -144,37 +92,42 @@ class _Server(socketserver.ThreadingTCPServer):
         try:
             with caller.makefile("rb") as lines:
                 answer = self._answer(lines.readline(LINE_BYTES))
-            caller.sendall(json.dumps(answer).encode() + b"\n")
+            caller.sendall(msgspec.json.encode(answer) + b"\n")
         except OSError:
             pass  # a caller who left, or never said anything
         finally:
             with self._lock:
                 self._callers.discard(caller)
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def _answer(self, line: bytes) -> Answer:
         try:
-            request = json.loads(line)
-        except ValueError:
-            return {"error": "a call must be one line of JSON"}
-        token = request.get("token") if isinstance(request, dict) else None
-        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token.encode()):
+            token = msgspec.json.decode(line, type=Token).token
+        except msgspec.ValidationError:
+            token = ""
+        except msgspec.DecodeError:
+            return Answer(error="a call must be one line of JSON")
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
             return _refused(InputError("token", "be the one that the link's server was started with", "another"))
         try:
-            match request:
-                case {"call": "allot", "members": list(members), "mode": str(mode), "shares": shares}:
-                    self._link.allot(members, mode, shares)  # type: ignore[arg-type]
-                    return {"result": None}
-                case {"call": "measured", "clients": list(clients)}:
-                    return {"result": [(client, *upload) for client, upload in self._link.measured(clients).items()]}
-            return _refused(InputError("call", "be allot or measured with what they need", repr(request.get("call"))))
+            return Answer(result=self._result(msgspec.json.decode(line, type=Call)))
+        except msgspec.ValidationError as error:
+            return _refused(InputError("call", "be allot or measured with what they need", f"another ({error})"))
         except InputError as error:
             return _refused(error)
         except Exception as error:  # the caller has to know, whatever it is
-            return {"error": f"{type(error).__name__}: {error}"}
+            return Answer(error=f"{type(error).__name__}: {error}")
+
+    def _result(self, call: Call) -> UploadRows | None:
+        match call:
+            case AllotCall(members=members, mode=mode, shares=shares):
+                self._link.allot(members, mode, shares)  # type: ignore[arg-type]
+                return None
+            case MeasuredCall(clients=clients):
+                return [(client, *upload) for client, upload in self._link.measured(clients).items()]
 
 
-def _refused(error: InputError) -> dict[str, Any]:
-    return {"input_error": [error.name, error.rule, error.got, error.remedy]}
+def _refused(error: InputError) -> Answer:
+    return Answer(input_error=(error.name, error.rule, error.got, error.remedy))
 
 
 class _Handler(socketserver.BaseRequestHandler):

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedtempo.checks import InputError, check_positive
-from fedtempo.flower.link.shaped import TRICKLE, Upload, check_allotment, check_clients, check_rates
+from fedtempo.flower.link.allotment import check_allotment, check_clients, check_rates
+from fedtempo.flower.link.shaping import TRICKLE, Upload
+from fedtempo.flower.link.upload_meter import Counters, UploadMeter
 from fedtempo.flower.startable import Startable
 from fedtempo.theory.bandwidth import LinkMode
 
@@ -24,8 +26,6 @@ SMALLEST_BURST = 4_000  # bytes; a frame must fit
 CONTROL_BURST = 65_536  # bytes that a client without a share may send at once: its control traffic passes
 QUEUE_SECONDS = 0.5  # that a frame may wait before it is dropped
 POLL_SECONDS = 0.02  # between two looks at the counters
-RUN_GAP = 0.2  # s without sending that end a run
-RUN_BYTES = 16_384  # what a run must have sent in order to be bulk
 COMMAND_TIMEOUT = 10.0  # s for one call of tc
 
 
@@ -34,56 +34,6 @@ class Place(NamedTuple):
 
     namespace: str
     device: str
-
-
-class Counters(NamedTuple):
-    """What a device has sent and received since it is there, in bytes."""
-
-    sent: int
-    received: int
-
-
-class Meter:
-    """Finds the upload in a device's counters.
-
-    A run is sending at half the client's rate or more, with gaps of at most 0.2 s. It is bulk once it has sent 16 KiB,
-    on average at a quarter of the rate or more, and more than was received meanwhile: polls are too small, and a
-    download receives more than it acknowledges. All bulk runs together are the upload.
-    """
-
-    def __init__(self, rate: float, now: float, counters: Counters) -> None:
-        """Begin to measure; the client may send ``rate`` bits/s."""
-        self.last = counters
-        self._rate, self._looked_at = rate, now
-        self._earlier: Upload | None = None  # bulk runs before this one
-        self._run: Upload | None = None
-        self._received = 0  # in the run
-        self._at_rate = False  # at the last look
-
-    def look(self, now: float, counters: Counters) -> None:
-        """Take the counters as they are now."""
-        sent, received = counters.sent - self.last.sent, counters.received - self.last.received
-        since, self._looked_at, self.last = self._looked_at, now, counters
-        rest_of_run = self._at_rate and sent > 0  # the last bytes do not fill the time between two looks
-        self._at_rate = sent > 0 and sent * 8 >= 0.5 * self._rate * (now - since)
-        self._received += received
-        if not self._at_rate and not rest_of_run:
-            return
-        if self._run is not None and since - self._run.end <= RUN_GAP:
-            self._run = Upload(self._run.start, now, self._run.size + sent)
-        else:
-            self._earlier = self.upload
-            self._run, self._received = Upload(since, now, sent), received
-
-    @property
-    def upload(self) -> Upload | None:
-        """All bulk so far, None where there was none."""
-        run = self._run
-        if run is None or run.size < max(RUN_BYTES, 0.25 * self._rate * (run.end - run.start) / 8, self._received + 1):
-            return self._earlier
-        if self._earlier is None:
-            return run
-        return Upload(self._earlier.start, run.end, self._earlier.size + run.size)
 
 
 class TcLink(Startable):
@@ -100,7 +50,7 @@ class TcLink(Startable):
                 name="places", rule=f"have one entry for each of {len(self._rates)} rates", got=f"{len(self._places)}"
             )
         self._total = check_positive("total_bandwidth", total_bandwidth)
-        self._meters: dict[int, Meter] = {}
+        self._meters: dict[int, UploadMeter] = {}
         self._counters: list[int] = []  # open files
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -150,7 +100,7 @@ class TcLink(Startable):
             burst = max(SMALLEST_BURST, int(rate * MEMBER_BURST_SECONDS / 8))
             self._set_rate(member, rate, burst)
             with self._lock:
-                self._meters[member] = Meter(rate, time.monotonic(), self._read(member))
+                self._meters[member] = UploadMeter(rate, time.monotonic(), self._read(member))
 
     def measured(self, clients: Sequence[int]) -> dict[int, Upload]:
         """Return what these clients have uploaded since they were allotted: see ``Link.measured``."""
@@ -210,10 +160,9 @@ def _tc(place: Place, action: str, *bucket: str, check: bool = True) -> None:
             name="a link by tc", rule="have the commands ip and tc", got="none", remedy="install iproute2"
         ) from error
     if check and done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no reason"]
-        raise InputError(
-            name="tc", rule=f"be able to shape {place.device} in namespace {place.namespace}, but said: {said[-1]}"
-        )
+        output = (done.stderr or done.stdout).strip().splitlines() or ["no reason"]
+        rule = f"be able to shape {place.device} in namespace {place.namespace}"
+        raise InputError(name="tc", rule=rule, got=output[-1])
 
 
 def _open_counters(place: Place) -> int:

@@ -1,143 +1,131 @@
-"""One client's local training, and whether what comes of it may reach the model."""
+"""Whether what clients report may reach the model, or a policy: a client may send anything."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord
 
-from fedtempo.checks import InputError, Vector
-from fedtempo.engine.clients import Arrays
-from fedtempo.flower.strategy.layout import VARIANCE_ENDING, Buffers, Layout
-from fedtempo.flower.strategy.messenger import said_in_short
-from fedtempo.learning.trainer import Parameters, norms
+from fedtempo.checks import Booleans, InputError, Vector
+from fedtempo.flower.strategy.assignment import ClientReport
+from fedtempo.flower.strategy.failures import Failure, refused
+from fedtempo.flower.strategy.layout import Layout
+from fedtempo.learning.trainer import Buffers, Parameters, norms
 
 LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update is refused
 ENOUGH_TO_JUDGE = 3  # updates: the first to arrive are held until there are so many, or no more to come
 UPDATES_KEPT = 100
 LARGEST_CHANGE = 10.0  # of each parameter, on average, by a first update that comes alone
 LARGEST_STATISTIC = 1e4  # times the usual, or one
-KEPT = ("accepted", "gradients", "statistics")  # of a judge, in checkpoints
 
 
-@dataclass(eq=False, slots=True)
-class Job:
-    """One client's local training, from the message that asks for it to its update."""
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """The update that was refused last; it counts for as long as none is accepted."""
 
     client: int
-    share: float  # of the bandwidth that its upload has
-    steps: int
-    step_size: float  # that it trains with
-    schedule: float  # η of the schedule at its start
-    start: Parameters  # the model that it starts from
-    expires: float  # on the monotonic clock: nobody waits for it any longer
-    weight: float = 0.0
-    version: int = 0
-    update: Parameters | None = None  # None: it failed
-    failure: str | None = None
-    sent: float = 0.0  # on the monotonic clock
-    arrived: float | None = None  # None: no answer
-    fetched: bool = False  # computed before, and kept
-    numbers: dict[str, float] = field(default_factory=dict)
-    buffers: Buffers = field(default_factory=dict)
+    size: float  # its norm over its path
 
-    @property
-    def path(self) -> float:
-        """Step size times steps: updates grow with it."""
-        return self.step_size * self.steps
 
-    def seconds_told(self) -> float:
-        """Return how long the client says that it computed, negative if it does not, or cannot have."""
-        told = float(self.numbers.get("compute-seconds", -1.0))
-        could_be = self.fetched or (self.arrived is not None and told <= self.arrived - self.sent)
-        return told if could_be else -1.0
+@dataclass(slots=True)
+class JudgeState:
+    """What is usual: everything that a resumed run needs to judge as before."""
+
+    accepted: list[float] = field(default_factory=list)  # norms of the last updates over their paths, zeros left out
+    doubtful: Doubtful | None = None
+    gradients: list[float] = field(default_factory=list)  # norms of the last gradients that clients reported
+    statistics: list[float] = field(default_factory=list)  # largest of the last buffers, also of refused ones
 
 
 class Judge:
-    """Takes updates and numbers, or refuses them: a client may send anything."""
+    """Takes updates and numbers, or refuses them."""
 
-    def __init__(self, layout: Layout) -> None:
-        """Start with none."""
-        self.layout = layout
-        self.accepted: list[float] = []  # norms of the last updates but for those of nothing, over their paths
-        self.doubtful: tuple[int, float] | None = None  # whose was refused last, for as long as none is accepted
-        self.gradients: list[float] = []  # norms of the last gradients that clients told
-        self.statistics: list[float] = []  # largest of the last statistics of batch normalisation, also of refused ones
-
-    def state(self) -> Arrays:
-        """Return what a resumed run needs."""
-        return {name: np.array(getattr(self, name)) for name in KEPT}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Take it up."""
-        for name in KEPT:
-            setattr(self, name, arrays[name].tolist())
+    def __init__(self, layout: Layout, state: JudgeState | None = None) -> None:
+        """Take the layout that updates must have, and what is usual so far."""
+        self.layout, self.state = layout, state or JudgeState()
 
     def can_judge(self, unjudged: int) -> bool:
         """Return whether so many updates are enough, with those before, to tell a usual size from an absurd one."""
-        return len(self.accepted) + unjudged >= ENOUGH_TO_JUDGE
+        return len(self.state.accepted) + unjudged >= ENOUGH_TO_JUDGE
 
-    def read(self, job: Job, arrays: ArrayRecord) -> None:
-        """Take the update of a job out of the model that its client sent, if that is one."""
+    def read(self, start: Parameters, arrays: ArrayRecord) -> tuple[Parameters, Buffers] | Failure:
+        """Return the update and the buffers in the model that a client sent, or why they are refused."""
         try:
-            update, buffers = self.layout.flatten(arrays) - job.start, self.layout.buffers_of(arrays)
+            model, buffers = self.layout.read(arrays)
+        except InputError as error:
+            return refused(str(error))
         except Exception as error:  # whatever reading it raises
-            said = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            job.failure = said_in_short(f"refused: {said}")
-            return
-        negative = [name for name, values in buffers.items() if name.endswith(VARIANCE_ENDING) and (values < 0).any()]
-        if not (np.isfinite(update).all() and all(np.isfinite(values).all() for values in buffers.values())):
-            job.failure = "refused: an update must be finite"
-        elif negative:
-            job.failure = f"refused: {negative[0]!r} must be variances, got negative ones"
-        else:
-            job.update, job.buffers = update, buffers
+            return refused(f"{type(error).__name__}: {error}")
+        update = model - start
+        if not (np.isfinite(update).all() and np.isfinite(buffers).all()):
+            return refused("an update must be finite")
+        if (name := self.layout.negative_variance(buffers)) is not None:
+            return refused(f"{name!r} must be variances, got negative ones")
+        return update, buffers
 
-    def refuse_absurd(self, jobs: list[Job]) -> None:
-        """Refuse updates that are far larger than most, of this round and before, for their step size and steps.
+    def refuse_absurd(self, reports: list[ClientReport]) -> list[ClientReport]:
+        """Return reports without updates far larger than most, of this round and before, for their steps and sizes.
 
         The very first that comes alone has nothing to be compared with but the model that it starts from, or, where
         that is next to nothing, a change of some units in each parameter. Refused, it is still what those of others
         are compared with, so that a scale which nobody expected does not shut everyone out.
         """
-        self._refuse_absurd_statistics(jobs)
-        sizes = {job.client: float(norms(job.update[None])[0]) for job in jobs if job.update is not None}
-        sized = [job for job in jobs if sizes.get(job.client)]
-        now = {job.client: sizes[job.client] / job.path for job in sized}
-        before = self.accepted
-        if not before and self.doubtful is not None and self.doubtful[0] not in now:
-            before = [self.doubtful[1]]
+        reports, state = self._refuse_absurd_statistics(reports), self.state
+        sizes = {one.client: float(norms(one.update[None])[0]) for one in reports if one.update is not None}
+        now = {one.client: sizes[one.client] / one.assignment.path for one in reports if sizes.get(one.client)}
+        before = state.accepted
+        if not before and state.doubtful is not None and state.doubtful.client not in now:
+            before = [state.doubtful.size]
         known = sorted([*before, *now.values()])
-        for job in sized:
-            usual, size = known[(len(known) - 1) // 2] * job.path, sizes[job.client]
-            if len(known) == 1:
-                some_units = LARGEST_CHANGE * math.sqrt(self.layout.size) / LARGEST_UPDATE
-                usual = max(float(norms(job.start[None])[0]), some_units)
-            if size > LARGEST_UPDATE * usual:
-                job.update, job.failure = None, f"refused: an update of norm {size:.3g}, where {usual:.3g} is usual"
-                self.doubtful = job.client, now.pop(job.client)
-        self.accepted = [*self.accepted, *now.values()][-UPDATES_KEPT:]
+        judged = []
+        for one in reports:
+            size = sizes.get(one.client)
+            usual = self._usual(one, known) if size else math.inf
+            if size and size > LARGEST_UPDATE * usual:
+                state.doubtful = Doubtful(one.client, now.pop(one.client))
+                one = _without_update(one, f"an update of norm {size:.3g}, where {usual:.3g} is usual")
+            judged.append(one)
+        state.accepted = [*state.accepted, *now.values()][-UPDATES_KEPT:]
+        return judged
 
-    def _refuse_absurd_statistics(self, jobs: list[Job]) -> None:
+    def believe(self, reported: Vector) -> Booleans:
+        """Return which norms of gradients that clients report can be; negative ones stand for none."""
+        known = sorted([*self.state.gradients, *reported[reported > 0].tolist()])
+        can_be = reported >= 0
+        if len(known) >= ENOUGH_TO_JUDGE:
+            can_be &= reported <= LARGEST_UPDATE * _median(known)
+        self.state.gradients = [*self.state.gradients, *reported[can_be & (reported > 0)].tolist()][-UPDATES_KEPT:]
+        return can_be
+
+    def _usual(self, report: ClientReport, known: list[float]) -> float:
+        """Return the norm of an update that would be usual for an assignment."""
+        if len(known) > 1:
+            return _median(known) * report.assignment.path
+        some_units = LARGEST_CHANGE * math.sqrt(self.layout.num_parameters) / LARGEST_UPDATE
+        return max(float(norms(report.assignment.model[None])[0]), some_units)
+
+    def _refuse_absurd_statistics(self, reports: list[ClientReport]) -> list[ClientReport]:
         """Refuse those whose batch normalisation has far larger statistics than most, of this round and before."""
         largest = {
-            job.client: max(float(np.abs(values).max(initial=0.0)) for values in job.buffers.values())
-            for job in jobs
-            if job.update is not None and job.buffers
+            one.client: float(np.abs(one.buffers).max())
+            for one in reports
+            if one.update is not None and one.buffers.size
         }
-        known = sorted([*self.statistics, *largest.values()])
-        for job in jobs:
-            usual = max(known[(len(known) - 1) // 2], 1.0) if job.client in largest else math.inf
-            if largest.get(job.client, 0.0) > LARGEST_STATISTIC * usual:
-                job.update, job.failure = None, f"refused: statistics of {largest[job.client]:.3g}, beyond all others'"
-        self.statistics = [*self.statistics, *largest.values()][-UPDATES_KEPT:]
+        known = sorted([*self.state.statistics, *largest.values()])
+        limit = LARGEST_STATISTIC * max(_median(known), 1.0) if largest else math.inf
+        self.state.statistics = [*self.state.statistics, *largest.values()][-UPDATES_KEPT:]
+        return [
+            _without_update(one, f"statistics of {largest[one.client]:.3g}, beyond all others'")
+            if largest.get(one.client, 0.0) > limit
+            else one
+            for one in reports
+        ]
 
-    def believe(self, told: Vector) -> npt.NDArray[np.bool_]:
-        """Return which norms of gradients that clients tell can be; negative ones stand for none."""
-        known = sorted([*self.gradients, *told[told > 0].tolist()])
-        can_be = told >= 0
-        if len(known) >= ENOUGH_TO_JUDGE:
-            can_be &= told <= LARGEST_UPDATE * known[(len(known) - 1) // 2]
-        self.gradients = [*self.gradients, *told[can_be & (told > 0)].tolist()][-UPDATES_KEPT:]
-        return can_be
+
+def _without_update(report: ClientReport, why: str) -> ClientReport:
+    return replace(report, update=None, failure=refused(why))
+
+
+def _median(ordered: list[float]) -> float:
+    """Return the lower median of numbers in order."""
+    return ordered[(len(ordered) - 1) // 2]

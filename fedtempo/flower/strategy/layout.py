@@ -1,16 +1,17 @@
-"""Models as Flower sends them, named arrays, and as the loop knows them, one flat vector."""
+"""Models as Flower sends them, named arrays, and as the loop knows them: flat parameters and flat buffers."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
-from fedtempo.checks import InputError, Vector
-from fedtempo.learning.trainer import Parameters
+from fedtempo.checks import InputError
+from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Parameters
 
-Buffers = dict[str, npt.NDArray[np.float64]]
 VARIANCE_ENDING = "running_var"
 BUFFER_ENDINGS = ("running_mean", VARIANCE_ENDING)
 
@@ -20,67 +21,88 @@ def is_trained(name: str, dtype: npt.DTypeLike) -> bool:
     return np.issubdtype(np.dtype(dtype), np.floating) and not name.endswith(BUFFER_ENDINGS)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Layout:
     """The names, shapes and types of a model's arrays.
 
-    Statistics that batch normalisation keeps are no parameters: where weights of updates add up to more than 1, sums
-    of them could become negative variances. They are averaged instead. Arrays of whole numbers, its counters, stay as
-    they were at the start.
+    Statistics that batch normalisation keeps are buffers, no parameters: they are averaged, since sums of variances by
+    weights that add up to more than 1 could become negative. Arrays of whole numbers, its counters, stay as they were
+    at the start.
     """
 
-    def __init__(self, record: ArrayRecord) -> None:
-        """Take the layout of a model."""
-        self.first = {name: array.numpy() for name, array in record.items()}
-        self.trained = [name for name, array in self.first.items() if is_trained(name, array.dtype)]
-        real = [name for name, array in self.first.items() if np.issubdtype(array.dtype, np.floating)]
-        self._averaged = [name for name in real if name not in self.trained]
-        self.start_again()
-        if not self.trained:
-            raise InputError(name="initial_arrays", rule="hold at least one array of real numbers", got="none")
-        self.size = sum(self.first[name].size for name in self.trained)
+    first: Mapping[str, npt.NDArray[Any]]  # the arrays at the start
+    trained: tuple[str, ...]  # the names of parameters
+    averaged: tuple[str, ...]  # and of buffers
 
-    def flatten(self, record: ArrayRecord) -> Parameters:
-        """Return a model as one vector; refuse one of another layout."""
+    @classmethod
+    def of(cls, record: ArrayRecord) -> Self:
+        """Return the layout of a model."""
+        first = {name: array.numpy() for name, array in record.items()}
+        real = [name for name, array in first.items() if np.issubdtype(array.dtype, np.floating)]
+        trained = tuple(name for name in real if is_trained(name, first[name].dtype))
+        if not trained:
+            raise InputError(name="initial_arrays", rule="hold at least one array of real numbers", got="none")
+        return cls(first, trained, tuple(name for name in real if name not in trained))
+
+    @property
+    def num_parameters(self) -> int:
+        """The length of a model as one vector."""
+        return sum(self.first[name].size for name in self.trained)
+
+    @property
+    def num_buffers(self) -> int:
+        """The length of its buffers."""
+        return sum(self.first[name].size for name in self.averaged)
+
+    @property
+    def initial_model(self) -> Parameters:
+        """w₀."""
+        return _flat(self.first, self.trained).astype(np.float32)
+
+    @property
+    def initial_buffers(self) -> Buffers:
+        """The buffers at the start."""
+        return _flat(self.first, self.averaged).astype(np.float64)
+
+    def read(self, record: ArrayRecord) -> tuple[Parameters, Buffers]:
+        """Return the parameters and the buffers of a model; refuse one of another layout."""
         if set(record) != set(self.first):
             raise InputError(name="a model", rule=f"have the arrays {list(self.first)}", got=f"{list(record)}")
-        return np.concatenate([self._real(record, name).ravel().astype(np.float32) for name in self.trained])
+        arrays = {name: self._real(record, name) for name in (*self.trained, *self.averaged)}
+        return _flat(arrays, self.trained).astype(np.float32), _flat(arrays, self.averaged).astype(np.float64)
+
+    def pack(self, model: Parameters, buffers: Buffers) -> ArrayRecord:
+        """Return the named arrays of a model."""
+        parts = dict(self._parts(model, self.trained)) | dict(self._parts(buffers, self.averaged))
+        arrays = OrderedDict(
+            (name, Array(parts[name].astype(first.dtype) if name in parts else first))
+            for name, first in self.first.items()
+        )
+        return ArrayRecord(arrays)
+
+    def negative_variance(self, buffers: Buffers) -> str | None:
+        """Return the name of variances of which one is negative, None where none is."""
+        parts = self._parts(buffers, self.averaged)
+        return next((name for name, values in parts if name.endswith(VARIANCE_ENDING) and (values < 0).any()), None)
+
+    def _parts(self, flat: npt.NDArray[Any], names: tuple[str, ...]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yield the arrays of these names, which lie one after another in a vector."""
+        start = 0
+        for name in names:
+            first = self.first[name]
+            yield name, flat[start : start + first.size].reshape(first.shape)
+            start += first.size
 
     def _real(self, record: ArrayRecord, name: str) -> npt.NDArray[np.floating]:
         array, first = record[name].numpy(), self.first[name]
-        if (
-            not isinstance(array, np.ndarray)
-            or array.shape != first.shape
-            or not np.issubdtype(array.dtype, np.floating)
-        ):
-            got = f"{array.dtype} of {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise InputError(name=f"array {name!r}", rule=f"be real numbers of shape {first.shape}", got=f"{got}")
-        return array
+        if not isinstance(array, np.ndarray):
+            got = type(array).__name__
+        elif array.shape != first.shape or not np.issubdtype(array.dtype, np.floating):
+            got = f"{array.dtype} of {array.shape}"
+        else:
+            return array
+        raise InputError(name=f"array {name!r}", rule=f"be real numbers of shape {first.shape}", got=got)
 
-    def start_again(self) -> None:
-        """Take the buffers of the start."""
-        self.buffers: Buffers = {name: self.first[name].astype(np.float64) for name in self._averaged}
 
-    def buffers_of(self, record: ArrayRecord) -> Buffers:
-        """Return the buffers of a model; refuse those of another layout."""
-        return {name: self._real(record, name).astype(np.float64) for name in self._averaged}
-
-    def blend(self, weights: Vector, found: Sequence[Buffers]) -> None:
-        """Move the buffers towards those of updates, by their weights, and never beyond."""
-        shares = np.maximum(weights, 0.0) / max(np.maximum(weights, 0.0).sum(), 1.0)
-        for name, now in self.buffers.items():
-            self.buffers[name] = now + sum(
-                share * (one[name] - now) for share, one in zip(shares.tolist(), found, strict=True)
-            )
-
-    def pack(self, model: Parameters) -> ArrayRecord:
-        """Return the named arrays of a model."""
-        arrays, start = OrderedDict(), 0
-        for name, first in self.first.items():
-            values = first
-            if name in self.trained:
-                values = model[start : start + first.size].reshape(first.shape).astype(first.dtype)
-                start += first.size
-            elif name in self.buffers:
-                values = self.buffers[name].astype(first.dtype)
-            arrays[name] = Array(values)
-        return ArrayRecord(arrays)
+def _flat(arrays: Mapping[str, npt.NDArray[Any]], names: tuple[str, ...]) -> npt.NDArray[Any]:
+    return np.concatenate([arrays[name].ravel() for name in names]) if names else NO_BUFFERS

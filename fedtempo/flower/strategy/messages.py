@@ -1,10 +1,22 @@
-"""What the strategy and its clients say to each other."""
+"""What the strategy and its clients send each other: the names of records, and how a client is to train."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self, TypeAlias, cast
+
+ConfigValue: TypeAlias = (
+    int | float | str | bytes | bool | list[int] | list[float] | list[str] | list[bytes] | list[bool]
+)
+Config: TypeAlias = Mapping[str, ConfigValue]  # the config of a message
 
 ARRAYS, CONFIG = "arrays", "config"  # records of a message, named as Flower's own strategies name them
-MEASURED = "fedtempo"  # record of a reply: what the client measured
-NUM_EXAMPLES = "num-examples"  # how many they were: nothing to average
-MEASURED_NAMES = (NUM_EXAMPLES, "compute-seconds", "largest-gradient-norm", "mean-gradient-norm", "update-norm")
-KEPT = "fedtempo-kept"  # record of a client's state: the model of its last local steps
+MEASUREMENTS = "fedtempo"  # record of a reply: what the client measured
+KEPT_MODEL = "fedtempo-kept"  # record of a client's state: the model of its last local steps, until it is fetched
+# Metrics of a reply.
+NUM_EXAMPLES, PARTITION = "num-examples", "partition-id"
+COMPUTE_SECONDS, UPDATE_NORM = "compute-seconds", "update-norm"
+LARGEST_GRADIENT_NORM, MEAN_GRADIENT_NORM = "largest-gradient-norm", "mean-gradient-norm"
+MEASURED_METRICS = (NUM_EXAMPLES, COMPUTE_SECONDS, LARGEST_GRADIENT_NORM, MEAN_GRADIENT_NORM, UPDATE_NORM)
 # In the config of a message: what is asked beyond training.
 ASK = "fedtempo-ask"
 DESCRIBE, KEEP, FETCH = "describe", "keep", "fetch"
@@ -12,3 +24,33 @@ DESCRIBE, KEEP, FETCH = "describe", "keep", "fetch"
 ROUND, STEPS, STEP_SIZE, BANDWIDTH = "server-round", "local-steps", "lr", "bandwidth"
 ROUND_INDEX, CLIENT = "round-index", "client"
 COHORT, COHORT_SIZE = "cohort", "cohort-size"  # a name that those who are asked at once share, and how many they are
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instructions:
+    """How one client is to train, as it reads it from a message's config."""
+
+    client: int
+    server_round: int  # from 1 on, over all phases
+    round_index: int  # r, since training (last) started from w₀
+    local_steps: int
+    step_size: float
+    cohort: str | None = None  # the name of those who are asked at once
+    cohort_size: int = 0
+
+    @classmethod
+    def read(cls, config: Config) -> Self:
+        """Return what a config says."""
+        return cls(
+            client=_whole(config[CLIENT]),
+            server_round=_whole(config[ROUND]),
+            round_index=_whole(config[ROUND_INDEX]),
+            local_steps=_whole(config[STEPS]),
+            step_size=float(cast("float", config[STEP_SIZE])),
+            cohort=str(config[COHORT]) if COHORT in config else None,
+            cohort_size=_whole(config.get(COHORT_SIZE, 0)),
+        )
+
+
+def _whole(value: ConfigValue) -> int:
+    return int(cast("int", value))

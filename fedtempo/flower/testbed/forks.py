@@ -5,10 +5,9 @@ import os
 import signal
 import sys
 
-from flwr.supercore.tls import validate_and_resolve_root_certificates
-from flwr.supernode.runtime.run_clientapp import run_clientapp
-
 import fedtempo.flower.app.client_app  # noqa: F401  # which the ClientApp finds imported
+from fedtempo.flower.inner.client_program import run_client_program
+from fedtempo.flower.inner.client_task import ClientTask
 from fedtempo.simulator.kernels import load_kernels
 
 
@@ -21,16 +20,5 @@ def serve() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             sys.stdin = open(os.devnull)  # noqa: SIM115  # to the end of the process
             os.dup2(sys.stdin.fileno(), 0)  # nor is there a line for what the app starts in turn
-            _run(**json.loads(line))
+            run_client_program(ClientTask(**json.loads(line)))
             sys.exit()
-
-
-def _run(*, address: str, token: str, root_certificates: str | None, insecure: bool, parent: int | None) -> None:
-    """Do what Flower's program `flwr-clientapp` does: answer one message, and exit."""
-    run_clientapp(
-        runtime_api_address=address,
-        token=token,
-        insecure=insecure,
-        certificates=validate_and_resolve_root_certificates(root_certificates, insecure),
-        parent_pid=parent,
-    )

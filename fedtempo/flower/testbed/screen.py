@@ -1,56 +1,59 @@
-"""What a person sees of the testbed: a table of its nodes that follows the run, and what it came to."""
+"""What a person sees of the testbed while it runs: a table of its nodes that follows the run."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from fedtempo.engine.settings import TrainingSettings
-from fedtempo.fleet import Fleet
-from fedtempo.flower.testbed.report import Rounds
+from fedtempo.engine.records import HeaderLine, RoundRecord
+from fedtempo.flower.strategy.notes import failures_in
+from fedtempo.flower.testbed.prediction import PredictedUpload, RoundPredictor
+from fedtempo.flower.testbed.records_tail import RecordLine
+from fedtempo.flower.testbed.running import Event, Started, Starting
 
-Show = Callable[[Mapping[str, Any]], None]
+LONGEST_STATE = 40  # characters of what a node last did
 
 
 class NodesTable:
     """The nodes, what each last did, and the round."""
 
-    def __init__(self, fleet: Fleet, training: TrainingSettings, rounds: int, model_bits: float) -> None:
+    def __init__(self, run: Started) -> None:
         """Start with nobody drawn."""
-        self.fleet, self.training, self.rounds, self.model_bits = fleet, training, rounds, model_bits
+        self.run = run
         self._begin()
 
     def _begin(self) -> None:
+        size = len(self.run.fleet)
         self.done, self.pilots, self.seconds, self.loss = 0, 0, 0.0, ""
-        self.follow = Rounds(self.fleet, self.training)
-        self.drawn = [0] * len(self.fleet)
-        self.last: dict[int, Mapping[str, Any]] = {}
-        self.state = [""] * len(self.fleet)
+        self.predictor = RoundPredictor(self.run.fleet, self.run.training)
+        self.drawn = [0] * size
+        self.last: dict[int, PredictedUpload] = {}
+        self.state = [""] * size
 
-    def take(self, record: Mapping[str, Any]) -> None:
-        """Follow one more round; records begin with a header."""
-        if "header" in record:
+    def take(self, line: RecordLine) -> None:
+        """Follow one more line of the records; they begin with a header."""
+        if isinstance(line, HeaderLine):
             self._begin()
-        if "members" not in record:
+        if not isinstance(line, RoundRecord):
             return
-        trained = record["phase"] == "train"
-        self.done, self.pilots, self.seconds = self.done + trained, self.pilots + (not trained), record["time"]
-        if record["loss"] is not None:
-            self.loss = f", loss {record['loss']:.4f}"
-        failures = (record.get("note") or {}).get("failures", {})
-        for client in record["members"]:
+        self.done, self.pilots = self.done + line.trained, self.pilots + (not line.trained)
+        self.seconds = line.time
+        if line.loss is not None:
+            self.loss = f", loss {line.loss:.4f}"
+        failures = failures_in(line)
+        for client in line.members:
             self.drawn[client] += 1
-            self.state[client] = failures.get(str(client), "answered")
-        for member in self.follow.report(record)["members"]:
-            self.last[member["client"]] = member
+            self.state[client] = str(failures.get(client, "reported"))
+        self.last |= {upload.client: upload for upload in self.predictor.follow(line).members}
 
     def line(self) -> str:
         """Return where the run is."""
-        place = f"round {self.done} of {self.rounds}" if self.done or not self.pilots else f"pilot round {self.pilots}"
+        rounds = f"round {self.done} of {self.run.rounds}"
+        place = rounds if self.done or not self.pilots else f"pilot round {self.pilots}"
         return f"{place}, {self.seconds:,.0f} s{self.loss}"
 
     def table(self) -> Table:
@@ -59,65 +62,82 @@ class NodesTable:
         table = Table("node", "alone (Mbit/s)", "computes (s)", "drawn", *last)
         for column in table.columns[1:7]:
             column.justify = "right"
-        for client in range(len(self.fleet)):
-            found = self.last.get(client)
-            upload = ("", "", "")
-            if found is not None:
-                upload = (
-                    f"{found['bandwidth']:.2f}",
-                    f"{found['measured_upload']:.2f}",
-                    f"{found['predicted_upload']:.2f}",
-                )
-            rate = self.model_bits / self.fleet.upload_time[client] / 1e6
-            times = f"{rate:.2f}", f"{self.fleet.compute_time[client]:.2f}"
-            table.add_row(str(client), *times, str(self.drawn[client]), *upload, Text(self.state[client][:40]))
+        for client in range(len(self.run.fleet)):
+            table.add_row(*self._row(client), Text(self.state[client][:LONGEST_STATE]))
         return table
 
     def whole(self) -> Group:
         """Return all that moves on a terminal."""
         return Group(Text(self.line()), self.table())
 
-
-@contextmanager
-def live_table(shown: NodesTable, console: Console, done: int = 0) -> Iterator[Show]:
-    """Yield a function to call with each record; on a terminal a table moves, elsewhere a line comes for each round.
-
-    Rounds that were done before have no line.
-    """
-    if not console.is_terminal:
-        said = [done]
-
-        def say(record: Mapping[str, Any]) -> None:
-            shown.take(record)
-            if shown.done + shown.pilots > said[0]:
-                said[0] += 1
-                console.print(shown.line())
-
-        yield say
-        console.print(shown.table())
-        return
-    with Live(shown.whole(), console=console, refresh_per_second=2) as live:
-
-        def show(record: Mapping[str, Any]) -> None:
-            shown.take(record)
-            live.update(shown.whole())
-
-        yield show
+    def _row(self, client: int) -> list[str]:
+        fleet, found = self.run.fleet, self.last.get(client)
+        rate = self.run.model_bits / fleet.upload_time[client] / 1e6
+        numbers = [f"{rate:.2f}", f"{fleet.compute_time[client]:.2f}", f"{self.drawn[client]}"]
+        upload = ["", "", ""]
+        if found is not None:
+            upload = [f"{number:.2f}" for number in (found.bandwidth, found.measured_upload, found.predicted_upload)]
+        return [f"{client}", *numbers, *upload]
 
 
-def summary_lines(report: Mapping[str, Any], medians: Mapping[str, float]) -> list[str]:
-    """Return in words what the run came to."""
-    measured = sum(one["measured_time"] for one in report["rounds"])
-    lines = [f"rounds: {len(report['rounds'])}, nodes: {report['nodes']}, {measured:,.0f} s in all"]
-    if "upload_error" in medians:
-        lines.append(f"uploads differ from what was predicted by {medians['upload_error']:.1%} in the median")
-    if "spread_of_ends" in medians:
-        lines.append(f"uploads of a round end within {medians['spread_of_ends']:.1%} of each other in the median")
-    if "predicted_time" in medians:
-        measured_one, predicted_one = medians["measured_time"], medians["predicted_time"]
-        lines.append(f"a round takes {measured_one:.1f} s in the median, {predicted_one:.1f} s without the engine")
-    if "overhead" in medians:
-        lines.append(f"the engine's own overhead is {medians['overhead']:.1f} s a round in the median")
-    lines.append(f"{report['refused']} updates refused, {report['failures']} failures")
-    lines += [f"round {event['round']}, client {event['client']}: {event['what'][:100]}" for event in report["events"]]
-    return lines
+class Screen:
+    """Shows the events of a run: on a terminal a table moves, elsewhere a line comes for each round."""
+
+    def __init__(self, console: Console) -> None:
+        """Start with nothing on it."""
+        self.console = console
+        self.nodes: NodesTable | None = None
+        self._moving: Status | Live | None = None
+        self._shown = 0  # rounds that have their line; those of an earlier run have none
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Show the table a last time, unless the run ended with an error."""
+        self._hold()
+        if self.nodes is not None and not self.console.is_terminal and kind is None:
+            self.console.print(self.nodes.table())
+
+    def show(self, event: Event) -> None:
+        """Show what has just happened."""
+        match event:
+            case Starting(nodes=nodes):
+                self._starting(f"starting a SuperLink and {nodes} SuperNodes")
+            case Started():
+                self._started(event)
+            case _ if self.nodes is not None:
+                self._follow(self.nodes, event)
+
+    def _starting(self, what: str) -> None:
+        if self.console.is_terminal:
+            self._moving = self.console.status(what)
+            self._moving.start()
+        else:
+            self.console.print(what)
+
+    def _started(self, run: Started) -> None:
+        self._hold()
+        begins = f"goes on after round {run.rounds_done}" if run.rounds_done else "starts"
+        self.console.print(f"all nodes are connected; the run {begins}")
+        self.nodes, self._shown = NodesTable(run), run.rounds_done
+        if self.console.is_terminal:
+            self._moving = Live(self.nodes.whole(), console=self.console, refresh_per_second=2)
+            self._moving.start()
+
+    def _follow(self, nodes: NodesTable, line: RecordLine) -> None:
+        nodes.take(line)
+        if isinstance(self._moving, Live):
+            self._moving.update(nodes.whole())
+        elif nodes.done + nodes.pilots > self._shown:
+            self._shown += 1
+            self.console.print(nodes.line())
+
+    def _hold(self) -> None:
+        """Leave what moves as it is."""
+        if self._moving is not None:
+            self._moving.stop()
+            self._moving = None

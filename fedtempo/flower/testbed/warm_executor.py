@@ -9,14 +9,11 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, cast
 
-from flwr.supercore.cli.flower_superexec import flower_superexec
-from flwr.supercore.constant import TaskType
-from flwr.supercore.superexec import run_superexec
-from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
-from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
+from fedtempo.flower.inner.executor import ExecutionSpec, LaunchResult, SubprocessExecutor, client_task, run_with
 
 NAME = "flower-superexec"  # the program that a SuperNode starts
 ALONE = ("-P",)  # what lies in the folder in which somebody starts the testbed is none of its modules
@@ -32,17 +29,11 @@ class WarmExecutor(SubprocessExecutor):
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
         """Start what one message asks for."""
-        if spec.task_type != TaskType.CLIENT_APP or spec.runtime_dependency_install:
+        task = client_task(spec)
+        if task is None:
             return super().launch(spec)
-        task = {
-            "address": spec.runtime_api_address,
-            "token": spec.token,
-            "root_certificates": spec.root_certificates_path,
-            "insecure": spec.insecure,
-            "parent": spec.parent_pid,
-        }
         try:
-            self._input().write(json.dumps(task).encode() + b"\n")
+            self._input().write(json.dumps(asdict(task)).encode() + b"\n")
         except BrokenPipeError:  # why, it has written to the node's log
             return LaunchResult.failed("the process that forks ClientApps has ended")
         return LaunchResult.accepted()
@@ -72,5 +63,4 @@ def write_program(folder: Path) -> Path:
 
 def main() -> None:
     """Be `flower-superexec`, with its arguments, but for the executor."""
-    run_superexec.get_executor = lambda *_, **__: WarmExecutor()  # type: ignore[attr-defined]  # where it looks it up
-    flower_superexec()
+    run_with(WarmExecutor)

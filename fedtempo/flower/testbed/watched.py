@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 
 from fedtempo.checks import check_positive
+from fedtempo.flower.log import without_colours
 from fedtempo.flower.startable import Startable
 
 MARK = "FEDTEMPO_PROCESS"  # the environment variable that all processes of one tree carry
@@ -30,7 +31,6 @@ START_ATTEMPTS = 5  # with another port each time, where somebody else took it m
 
 _LINES_QUOTED = 15
 POLL = 0.1  # s
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CHATTER = re.compile(r"\[uvicorn\.access\]|ControlServicer\.\w+$")  # a line for each request
 
 # Forks a watcher, then becomes the command. The watcher needs nothing but the standard library, so it is small.
@@ -120,7 +120,7 @@ class FlowerProcess(Startable):
             return ""
         with open(self.log_path, "rb") as stream:
             stream.seek(self._log_start)
-            return COLOURS.sub("", stream.read().decode(errors="replace"))
+            return without_colours(stream.read().decode(errors="replace"))
 
     def start(self) -> None:
         """Start the process; `wait_until_ready` tells when it can be used."""
@@ -173,9 +173,9 @@ class FlowerProcess(Startable):
             if match := re.search(pattern, self.log):
                 return match
             if ended:
-                raise ProcessError(self._say(f"ended with code {self._process.returncode} before it was ready"))
+                raise ProcessError(self._quoting_log(f"ended with code {self._process.returncode} before it was ready"))
             if time.monotonic() > deadline:
-                raise ProcessError(self._say(f"was not ready after {timeout:g} s"))
+                raise ProcessError(self._quoting_log(f"was not ready after {timeout:g} s"))
             time.sleep(POLL)
 
     def _start_until_ready(self, pattern: str, timeout: float) -> re.Match[str]:
@@ -195,7 +195,7 @@ class FlowerProcess(Startable):
         """Choose another port, if it is free to choose."""
         return False
 
-    def _say(self, what: str) -> str:
+    def _quoting_log(self, what: str) -> str:
         """Return a message that quotes the end of the log."""
         lines = [line for line in self.log.splitlines() if line.strip() and not _CHATTER.search(line)][-_LINES_QUOTED:]
         quoted = "".join(f"\n  | {line}" for line in lines) or " (it is empty)"

@@ -64,7 +64,7 @@ class StepPlanner:
         tau, t = seconds
         if not known.novelty.empty:
             squares = p**2 * known.novelty.squares(round_index)
-            patience = known.patience(slice(None))
+            patience = known.departures.patience(slice(None))
             importance, strength = p * patience, 0.0
             # Weights of a mean add up to 1, so that one client with small updates, drawn seldom for them, would be
             # nearly all of it: importance goes by data alone. And its signal is mostly noise: C = 0, the limit where

@@ -13,6 +13,7 @@ COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload
 MOST_AHEAD = 20  # of these clients, since stale updates mislead [10]
 MOST_AHEAD_SHARE = 1 / 8  # of the fleet, likewise [10]
 OVERDUE = 2.0  # times the longest computing and the longest uploads that may be in flight: no longer waited for [17]
+MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good [17]
 
 # Whom to draw, and with what weight.
 LARGEST_FACTOR = 4.0  # bound of a weight, in units of p_i/(1 - m) [16]

@@ -10,6 +10,7 @@ from fedtempo.fleet import Fleet
 from fedtempo.policies.availability import Availability, AvailabilityState
 from fedtempo.policies.policy import RoundContext, RoundReport
 from fedtempo.policies.tempo.caution import Caution, CautionState
+from fedtempo.policies.tempo.departures import Departures, DeparturesState
 from fedtempo.policies.tempo.local_steps import LocalSteps, LocalStepsState
 from fedtempo.policies.tempo.novelty import Novelty, NoveltyState
 from fedtempo.policies.tempo.options import Form
@@ -43,6 +44,7 @@ class TempoState:
     """All that tempo has learned."""
 
     availability: AvailabilityState
+    departures: DeparturesState
     times: TimesState
     novelty: NoveltyState
     local_steps: LocalStepsState
@@ -59,6 +61,7 @@ class TempoState:
         size = len(fleet)
         return cls(
             availability=AvailabilityState.at_first(size),
+            departures=DeparturesState.at_first(size),
             times=TimesState.nominal(fleet),
             novelty=NoveltyState.at_first(size),
             local_steps=LocalStepsState(),
@@ -85,6 +88,7 @@ class Knowledge:
         """Look at a state."""
         self.fleet, self.form, self.state = fleet, form, state
         self.availability = Availability(state.availability)
+        self.departures = Departures(state.departures)
         self.times = ClientTimes(state.times)
         self.novelty = Novelty(fleet.data_share, state.novelty, grows=form.memory)
         self.paths = LocalSteps(state.local_steps, synchronous=not form.overlap, server_momentum=form.momentum)
@@ -106,6 +110,7 @@ class Knowledge:
         for client in report.plan.members.tolist():
             self.state.in_flight.pop(client, None)
         self.availability.observe(report)
+        self.departures.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.state.expected_noise)
         if self.form.choose_local_steps:
@@ -126,11 +131,6 @@ class Knowledge:
             tau = tau + (times.upload / np.minimum(fleet.bandwidth_cap, fleet.total_bandwidth) - t)
         return Seconds(tau if fleet.download_time is None else tau + fleet.download_time, t)
 
-    def patience(self, clients: Integers | slice) -> Vector:
-        """Return how often to try clients: who fails is tried again half as often each time."""
-        patience: Vector = np.exp2(-self.state.availability.failed_in_a_row[clients])
-        return patience
-
     def forget_the_gone(self, draws: int, context: RoundContext) -> Integers | None:
         """Return whom the server is to forget after so many draws.
 
@@ -138,7 +138,7 @@ class Knowledge:
         """
         if not self.form.memory:
             return None
-        gone = self.availability.gone(context, draws * self.fleet.data_share, self.state.in_flight)
+        gone = self.departures.gone(context, draws * self.fleet.data_share, self.state.in_flight)
         clients = np.flatnonzero(gone & (self.state.novelty.reported_in >= 0))
         self.novelty.forget(clients)
         return clients if clients.size else None

@@ -28,7 +28,7 @@ probabilities π_i ∝ a_i/√c_i with c_i the seconds that a client adds to a r
 size of the cohort follows (synchronous.py).
 
 Who fails is tried again half as often each time. Who was absent for as long as several draws, or failed as often, is
-forgotten: the mean of the others stands for it, until it reports again.
+forgotten: the mean of the others stands for it, until it reports again (departures.py).
 """
 
 from fedtempo.policies.options import read_options

@@ -47,7 +47,7 @@ class RoundPlanner:
     def _inclusion(self, available: Integers, seconds: Seconds, round_index: int) -> Vector:
         """Return π of the available clients, and note the noise to expect in the round."""
         known, form, rounds = self.known, self.known.form, self.known.state.rounds
-        p, patience = known.fleet.data_share, known.patience(available)
+        p, patience = known.fleet.data_share, known.departures.patience(available)
         cost = seconds.upload + seconds.compute / form.cohort_size if rounds.cost is None else rounds.cost
         if known.novelty.empty or not known.follows_memory:
             rate = patience * (p / np.sqrt(cost))[available]

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fedtempo.flower.testbed.processes import free_port
 
 from fedtempo import read_fleet
 from fedtempo.engine.records import CHECKPOINT, RECORDS, read_lines
 from fedtempo.flower.testbed.namespaces import Namespaces
-from fedtempo.flower.testbed.processes import free_port
 from fedtempo.flower.testbed.watched import FlowerProcess, ProcessError, _marked, stop_all
 from support.paths import ROOT
 

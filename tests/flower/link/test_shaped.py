@@ -7,10 +7,10 @@ delays of this test itself would matter, times are counted from when the link sa
 import time
 
 import pytest
+from fedtempo.flower.testbed.processes import free_port
 
 from fedtempo.checks import InputError
 from fedtempo.flower.link.shaped import ShapedLink
-from fedtempo.flower.testbed.processes import free_port
 from fedtempo.theory.bandwidth import allocate_bandwidth
 from support.uplink import (
     MBIT,

@@ -1,4 +1,4 @@
-"""The mod on clients: gradients that it is told, and other strategies."""
+"""The mod on clients: gradients that it sees, and other strategies."""
 
 import math
 
@@ -7,28 +7,28 @@ import pytest
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedtempo.flower.strategy.client_mod import Meter, _measuring, note_gradient, tempo_client
+from fedtempo.flower.strategy.client_mod import GradientNorms, _measuring, note_gradient, tempo_client
 from fedtempo.flower.strategy.messages import CONFIG
 from support.flower_runs import grid_of
 
 
-def test_gradients_may_be_told_by_layers():
-    with _measuring() as meter:
+def test_gradients_may_be_reported_by_layers():
+    with _measuring() as norms:
         note_gradient([np.array([3.0, 0.0]), np.array([[4.0]])])
         note_gradient(np.array([3.0, 4.0]))
         note_gradient(5.0)
-    assert (meter.count, meter.total, meter.largest) == (3, 15.0, 5.0)
-    assert isinstance(meter, Meter)
+    assert (norms.count, norms.total, norms.largest) == (3, 15.0, 5.0)
+    assert isinstance(norms, GradientNorms)
 
 
 def test_gradients_may_be_sparse():
     torch = pytest.importorskip("torch", reason="sparse gradients are PyTorch's; pip install '.[torch]'")
     table = torch.nn.Embedding(5, 2, sparse=True)
     optimiser = torch.optim.SGD(table.parameters(), lr=0.1)
-    with _measuring() as meter:
+    with _measuring() as norms:
         table(torch.tensor([1, 1, 3])).sum().backward()
         optimiser.step()
-    assert meter.largest == pytest.approx(math.sqrt(2 * 2**2 + 2 * 1**2))
+    assert norms.largest == pytest.approx(math.sqrt(2 * 2**2 + 2 * 1**2))
 
 
 def test_the_mod_does_nothing_under_other_strategies(config):

@@ -13,18 +13,18 @@ from fedtempo import Fleet, InputError
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.app.run_config import pack
+from fedtempo.flower.app.model_arrays import pack
 from fedtempo.flower.strategy import messenger
-from fedtempo.flower.strategy.evaluation import EVALUATION_LOSSES, ClientsEvaluation, evaluation_of, loss_of
+from fedtempo.flower.strategy.evaluation import ClientsEvaluation
+from fedtempo.flower.strategy.metric_names import EVALUATION_LOSSES, evaluation_of, loss_of
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
-from fedtempo.randomness import stream
-from support.flower_runs import grid_of, nodes_of, train, trainer_of
+from support.flower_runs import grid_of, nodes_of, problem_of, train
 
 
-@pytest.mark.parametrize(("tells", "known"), [(("loss",), (True, False)), (("accuracy",), (False, False))])
-def test_what_nobody_tells_is_left_open(config, tmp_path, tells, known):
-    records, _ = train(config, "uniform", tells=tells, records=tmp_path / "run")
-    for record in records:
+@pytest.mark.parametrize(("evaluated", "known"), [(("loss",), (True, False)), (("accuracy",), (False, False))])
+def test_what_nobody_evaluates_is_left_open(config, tmp_path, evaluated, known):
+    run = train(config, "uniform", evaluated=evaluated, records=tmp_path / "run")
+    for record in (*run.rounds, run.summary):
         assert tuple(record[name] is not None for name in ("loss", "accuracy")) == known
     assert "NaN" not in (tmp_path / "run" / RECORDS).read_text()
 
@@ -55,9 +55,9 @@ def test_losses_below_zero_or_next_to_it_do_not_diverge(config, first, rises):
     def evaluate(server_round, arrays):
         return MetricRecord({"loss": first + rises * server_round})
 
-    *rounds, summary = train(config, "uniform", rounds=3, evaluate_fn=evaluate)[0]
-    assert summary["rounds"] == 3
-    assert rounds[-1]["loss"] == pytest.approx(first + 3 * rises)
+    run = train(config, "uniform", rounds=3, evaluate_fn=evaluate)
+    assert run.summary.rounds == 3
+    assert run.rounds[-1].loss == pytest.approx(first + 3 * rises)
 
 
 @pytest.mark.parametrize(
@@ -93,23 +93,23 @@ def test_who_does_not_evaluate_is_left_out_for_a_while(config):
     app.train()(client_app)
     app.evaluate()(client_app)
     began = time.monotonic()
-    *rounds, _ = train(
+    rounds = train(
         config, "uniform", grid, rounds=6, nodes=nodes, deadline=1.5, evaluate="clients", seed=2, cohort_size=1
-    )[0]
-    waited = time.monotonic() - began - sum(record["round_time"] for record in rounds)
+    ).rounds
+    waited = time.monotonic() - began - sum(record.round_time for record in rounds)
     assert waited < 3 * 1.5 + 2, "it is asked at the start, then after two more evaluations"
-    assert all(math.isfinite(record["loss"]) for record in rounds)
+    assert all(math.isfinite(record.loss) for record in rounds)
 
 
 def test_one_absurd_evaluation_neither_ends_a_run_nor_moves_its_loss(config, caplog):
-    """Of those who evaluate, client 2 tells an impossible loss from the second time on."""
-    told = []
+    """Of those who evaluate, client 2 reports an impossible loss from the second time on."""
+    asked = []
 
     def evaluate(message, context):
         reply = client_app(message, context)
         if context.node_config["partition-id"] == 2:
-            told.append(1)
-            if len(told) > 1:
+            asked.append(1)
+            if len(asked) > 1:
                 reply.content["metrics"] = MetricRecord({"loss": 1e30})
         return reply
 
@@ -117,18 +117,18 @@ def test_one_absurd_evaluation_neither_ends_a_run_nor_moves_its_loss(config, cap
     app.train()(client_app)
     app.evaluate()(evaluate)
     settings = {"rounds": 2, "evaluate": "clients"}
-    *rounds, _ = train(config, "full", grid_of(config, "full", app=app), **settings)[0]
-    *expected, _ = train(config, "full", **settings)[0]
+    rounds = train(config, "full", grid_of(config, "full", app=app), **settings).rounds
+    expected = train(config, "full", **settings).rounds
     for record, other in zip(rounds, expected, strict=True):
-        assert record["loss"] == pytest.approx(other["loss"], rel=0.3)
-    assert "client 2 told a loss of 1e+30" in caplog.text
+        assert record.loss == pytest.approx(other.loss, rel=0.3)
+    assert "client 2 reported a loss of 1e+30" in caplog.text
 
 
 @pytest.mark.parametrize(
     "settings", [{"policy": "proposed", "options": {"losses": [0.5]}}, {"policy": "uniform", "target_loss": 0.5}]
 )
-def test_nobody_waits_for_a_loss_that_nobody_tells(config, settings):
-    grid, model = grid_of(config, "uniform"), trainer_of(config).initial_model(stream(0, "initial model"))
+def test_nobody_waits_for_a_loss_that_nobody_evaluates(config, settings):
+    grid, model = grid_of(config, "uniform"), problem_of(config).initial_model(0)
     strategy = TempoStrategy(cohort_size=2, nodes=nodes_of(grid), **settings)
     with pytest.raises(InputError, match="give start evaluate_fn"):
         strategy.start(grid, pack(model), 3)

@@ -1,21 +1,71 @@
-"""Arrays of a model: which are trained, and which are averaged."""
+"""Arrays of a model: which are trained, which are averaged, and how both become flat vectors."""
 
 import numpy as np
+import pytest
 from flwr.app import Array, ArrayRecord
 
-from fedtempo.flower.strategy.layout import Layout
+from fedtempo import InputError
+from fedtempo.flower.strategy.layout import Layout, is_trained
+
+FIRST = {
+    "weight": np.array([[1.0, 2.0]], np.float32),
+    "bn.running_var": np.array([3.0, 4.0], np.float32),
+    "bn.num": np.array(5),
+    "bias": np.array([6.0]),
+    "bn.running_mean": np.array([7.0, 8.0], np.float16),
+}
 
 
-def test_statistics_of_batch_normalisation_are_averaged():
-    first = {"weight": np.ones(2, np.float32), "bn.running_var": np.ones(2, np.float32), "bn.num": np.array(3)}
-    layout = Layout(ArrayRecord({name: Array(value) for name, value in first.items()}))
-    assert layout.size == 2
-    trained = [ArrayRecord({n: Array(np.asarray(v * f, v.dtype)) for n, v in first.items()}) for f in (0.1, 0.3)]
-    layout.blend(np.array([3.0, 1.0]), [layout.buffers_of(one) for one in trained])
-    packed = layout.pack(np.zeros(2, np.float32))
-    np.testing.assert_allclose(packed["bn.running_var"].numpy(), [0.15, 0.15], rtol=1e-6)
-    layout.blend(np.array([0.5]), [layout.buffers_of(trained[0])])
-    np.testing.assert_allclose(layout.buffers["bn.running_var"], [0.125, 0.125], rtol=1e-6)
-    assert packed["bn.num"].numpy() == 3
-    layout.start_again()
-    np.testing.assert_array_equal(layout.buffers["bn.running_var"], [1.0, 1.0])
+def record(arrays):
+    return ArrayRecord({name: Array(values) for name, values in arrays.items()})
+
+
+def test_only_arrays_that_are_trained_count_as_trained():
+    assert is_trained("layer.weight", "float32")
+    assert not any(is_trained(*one) for one in (("bn.running_mean", "float32"), ("bn.num_batches", "int64")))
+
+
+def test_a_model_is_parameters_and_buffers():
+    layout = Layout.of(record(FIRST))
+    assert (layout.num_parameters, layout.num_buffers) == (3, 4)
+    for model, buffers in ((layout.initial_model, layout.initial_buffers), layout.read(record(FIRST))):
+        assert (model.tolist(), model.dtype) == ([1.0, 2.0, 6.0], np.float32)
+        assert (buffers.tolist(), buffers.dtype) == ([3.0, 4.0, 7.0, 8.0], np.float64)
+
+
+def test_what_is_packed_has_the_names_shapes_and_types_of_the_start():
+    layout = Layout.of(record(FIRST))
+    packed = layout.pack(layout.initial_model + 1, layout.initial_buffers * 2)
+    assert list(packed) == list(FIRST)
+    for name, first in FIRST.items():
+        found = packed[name].numpy()
+        assert (found.dtype, found.shape) == (first.dtype, first.shape)
+        expected = first + 1 if is_trained(name, first.dtype) else first if name == "bn.num" else 2 * first
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_model_without_buffers_has_none():
+    layout = Layout.of(record({"weight": FIRST["weight"]}))
+    assert layout.initial_buffers.size == layout.num_buffers == 0
+    assert layout.negative_variance(layout.initial_buffers) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bias": np.array([1])}, r"array 'bias' must be real numbers of shape \(1,\), got int64"),
+        ({"bn.running_var": np.ones(3, np.float32)}, "array 'bn.running_var' must be real numbers"),
+        ({"more": np.ones(1)}, "a model must have the arrays"),
+    ],
+)
+def test_another_layout_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        Layout.of(record(FIRST)).read(record(FIRST | change))
+    with pytest.raises(InputError, match="at least one array of real numbers"):
+        Layout.of(record({"bn.num": FIRST["bn.num"]}))
+
+
+def test_negative_variances_are_named():
+    layout = Layout.of(record(FIRST))
+    assert layout.negative_variance(np.array([1.0, 0.0, -1.0, -1.0])) is None, "means may be negative"
+    assert layout.negative_variance(np.array([1.0, -1e-9, 1.0, 1.0])) == "bn.running_var"

@@ -9,14 +9,16 @@ from flwr.superlink.grid import http_grid
 from google.protobuf.message import DecodeError
 
 from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.strategy.messenger import notice_ends_of_uploads
+from fedtempo.flower.inner.uploads import notice_ends_of_uploads
+from fedtempo.flower.strategy.failures import FailureKind
+from fedtempo.flower.strategy.notes import failures_in
 from support.flower_grid import InProcessGrid
 from support.flower_runs import grid_of, nodes_of, train
 
 
 def test_the_end_of_an_upload_is_noticed_soon():
     """By itself Flower would look after 1, 3 and 7 seconds, and 500 times at most."""
-    notice_ends_of_uploads()
+    assert notice_ends_of_uploads(0.2, 0.5)
     complete = time.monotonic() + 3.2
 
     def pull(object_id):
@@ -55,10 +57,12 @@ def test_a_reply_that_flower_cannot_read_is_refused(config, problem):
     contexts = list(like.contexts.values())
     grid = SpoiledGrid(client_app, [one.node_config for one in contexts], contexts[0].run_config)
     grid.problem = problem
-    *rounds, summary = train(config, "full", grid, rounds=2, nodes=nodes_of(grid))[0]
-    assert summary["rounds"] == 2
-    assert [record["failed"] for record in rounds] == [[2], [2]]
-    assert rounds[0]["note"]["failures"]["2"].startswith("refused: a reply must be readable")
+    run = train(config, "full", grid, rounds=2, nodes=nodes_of(grid))
+    assert run.summary.rounds == 2
+    assert [record.failed for record in run.rounds] == [[2], [2]]
+    failure = failures_in(run.rounds[0])[2]
+    assert failure.kind is FailureKind.REFUSED
+    assert str(failure).startswith("refused: a reply must be readable")
 
 
 def test_what_goes_wrong_on_the_network_is_not_taken_for_an_odd_reply(config):

@@ -1,7 +1,6 @@
-"""Flower nodes as clients: who fails, who is away, and what members share of the link."""
+"""Flower nodes as clients: who fails, who is not available, and what members share of the link."""
 
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,15 +8,13 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.clientapp import ClientApp
 
 from fedtempo import allocate_bandwidth
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
 from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.app.run_config import MODEL, pack
-from fedtempo.flower.link.shaped import Upload
-from fedtempo.flower.strategy.judge import Job
+from fedtempo.flower.app.model_arrays import MODEL, pack
+from fedtempo.flower.link.shaping import Upload
+from fedtempo.flower.strategy.failures import Failure, FailureKind
 from fedtempo.flower.strategy.messages import ARRAYS, COHORT, COHORT_SIZE, CONFIG, ROUND
-from fedtempo.flower.strategy.nodes import FlowerClients
-from support.flower_runs import StoppedError, grid_of, nodes_of, train
+from fedtempo.flower.strategy.notes import failures_in, uploads_in
+from support.flower_runs import StoppedError, grid_of, nodes_of, problem_of, train
 
 
 def broken(how):
@@ -72,43 +69,42 @@ def test_what_must_not_reach_the_model_does_not(config, how):
     """Everyone trains in each round; the model is then as if client 2 had failed, and the records say why."""
     grid = grid_of(config, "full", app=broken(how))
     grid.silent = {1014} if how == "silent" else set()
-    records, model = train(
-        config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=3.0 if how == "silent" else 60.0
-    )
-    *rounds, _ = records
-    assert [record["failed"] for record in rounds] == [[2], [2]]
-    said = rounds[0]["note"]["failures"]["2"]
-    assert {"raises": "no more memory", "silent": "no reply"}.get(how, "refused") in said
-    assert np.isfinite(model).all()
-    assert np.abs(model).max() < 10
+    run = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=3.0 if how == "silent" else 60.0)
+    assert [record.failed for record in run.rounds] == [[2], [2]]
+    failure = failures_in(run.rounds[0])[2]
+    kinds = {"raises": FailureKind.ERROR, "silent": FailureKind.NO_REPLY}
+    assert failure.kind is kinds.get(how, FailureKind.REFUSED)
+    assert how != "raises" or "no more memory" in failure.detail
+    assert np.isfinite(run.model).all()
+    assert np.abs(run.model).max() < 10
 
 
 def test_a_client_that_cannot_compute_is_not_chosen_by_its_norm(config):
     """Optimal client sampling asks all for the norms of their updates first; client 2 raises there."""
     grid = grid_of(config, "ocs", app=broken("raises"))
-    *rounds, summary = train(config, "ocs", grid, rounds=4, nodes=nodes_of(grid))[0]
-    assert summary["rounds"] == 4
-    assert not any(2 in record["members"] for record in rounds)
-    assert all(np.isfinite(record["weights"]).all() for record in rounds)
+    run = train(config, "ocs", grid, rounds=4, nodes=nodes_of(grid))
+    assert run.summary.rounds == 4
+    assert not any(2 in record.members for record in run.rounds)
+    assert all(np.isfinite(record.weights).all() for record in run.rounds)
 
 
 def test_a_round_waits_for_the_silent_until_the_deadline_alone(config):
     grid = grid_of(config, "full")
     grid.silent = {1000}
     began = time.monotonic()
-    records, _ = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=0.7)
+    run = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=0.7)
     assert 1.4 <= time.monotonic() - began < 10
-    assert [record["failed"] for record in records[:-1]] == [[0], [0]]
+    assert [record.failed for record in run.rounds] == [[0], [0]]
 
 
-def test_who_is_away_is_not_asked_and_comes_back(config):
+def test_who_is_not_connected_is_not_asked_and_comes_back(config):
     grid = grid_of(config, "uniform")
     grid.online -= {1000, 1007}
-    away, _ = train(config, "uniform", grid, rounds=5, nodes=nodes_of(grid))
-    assert not {0, 1} & {client for record in away[:-1] for client in record["members"]}
+    without = train(config, "uniform", grid, rounds=5, nodes=nodes_of(grid)).rounds
+    assert not {0, 1} & {client for record in without for client in record.members}
     grid.online |= {1000, 1007}
-    back, _ = train(config, "uniform", grid, rounds=30, nodes=nodes_of(grid))
-    assert {0, 1} <= {client for record in back[:-1] for client in record["members"]}
+    back = train(config, "uniform", grid, rounds=30, nodes=nodes_of(grid)).rounds
+    assert {0, 1} <= {client for record in back for client in record.members}
 
 
 def test_clients_in_flight_when_the_server_died_are_reported_as_lost(config, tmp_path, monkeypatch):
@@ -125,14 +121,13 @@ def test_clients_in_flight_when_the_server_died_are_reported_as_lost(config, tmp
     with pytest.raises(StoppedError):
         train(config, "tempo", grid, rounds=30, **settings, progress=stop)
     grid.silent = set()
-    records, _ = train(config, "tempo", grid, rounds=30, **settings)
-    first = records[0]
-    assert first["failed"] == [0]
-    assert first["note"]["failures"] == {"0": "lost"}
-    assert records[-1]["rounds"] == 30
+    run = train(config, "tempo", grid, rounds=30, **settings)
+    assert run.rounds[0].failed == [0]
+    assert failures_in(run.rounds[0]) == {0: Failure(FailureKind.LOST)}
+    assert run.summary.rounds == 30
 
 
-def test_members_of_a_round_are_told_what_they_share(config):
+def test_members_of_a_round_know_what_they_share(config):
     grid = grid_of(config, "full")
     train(config, "full", grid, rounds=2, nodes=nodes_of(grid))
     configs = [message.content.config_records[CONFIG] for message in grid.sent]
@@ -143,7 +138,7 @@ def test_members_of_a_round_are_told_what_they_share(config):
 
 
 class NotedLink:
-    """A link that takes note of what it is told, and serves one upload after another, two seconds each."""
+    """A link that takes note of how it is called, and serves one upload after another, two seconds each."""
 
     def __init__(self):
         self.allotted, self.asked, self.free = [], [], 0.0
@@ -163,19 +158,18 @@ class NotedLink:
 @pytest.mark.parametrize("link", ["paper", "equal", "shared"])
 def test_members_have_the_shares_of_the_link_and_times_are_brought_to_one_unit(config, link):
     uplink = NotedLink()
-    records, _ = train(config, "uniform", uplink=uplink, link=link, duplicates="physical", rounds=4)
-    experiment, _ = read_experiment(config)
-    fleet, _ = runner.make_fleet(experiment, runner.load_data(experiment.data), 32.0)
-    for record, (members, mode, shares) in zip(records[:-1], uplink.allotted, strict=True):
-        assert (members, mode) == (record["members"], link)
-        assert set(record["note"]["uploads"]) == {str(client) for client in members}
+    rounds = train(config, "uniform", uplink=uplink, link=link, duplicates="physical", rounds=4).rounds
+    fleet = problem_of(config).fleet
+    for record, (members, mode, shares) in zip(rounds, uplink.allotted, strict=True):
+        assert (members, mode) == (record.members, link)
+        assert set(uploads_in(record)) == set(members)
         if link == "paper":
             expected = allocate_bandwidth(fleet.compute_time[members], fleet.upload_time[members], 1.0).bandwidth
             np.testing.assert_allclose(shares, expected, rtol=1e-6)
         else:
             assert shares is None
         if link == "shared":
-            np.testing.assert_allclose(record["upload_time"], 2.0)  # what they waited for others does not count
+            np.testing.assert_allclose(record.upload_time, 2.0)  # what they waited for others does not count
     assert uplink.asked == [members for members, _, _ in uplink.allotted]
 
 
@@ -195,33 +189,13 @@ def test_the_clock_goes_on_for_those_in_flight_while_the_server_evaluates(config
         time.sleep(0.5)
         return MetricRecord({"loss": 1.0})
 
-    *rounds, _ = train(
-        config, "fedbuff", grid, rounds=6, options={"concurrency": 2}, cohort_size=1, evaluate_fn=evaluate
-    )[0]
-    assert sum(record["round_time"] for record in rounds) > 1.1
-
-
-@pytest.mark.parametrize(
-    ("began", "looked", "arrived", "seconds"),
-    [
-        (10.0, 10.0, [12.0, 14.0], 5.0),  # a round: up to its end, at 15
-        (10.0, 13.0, [12.0], 4.0),  # there while the server evaluated until 13: from 10 to 12, and from 13 to 15
-        (10.0, 13.0, [9.0], 2.0),  # there before
-        (10.0, 13.0, [14.0], 5.0),  # waited for
-        (10.0, 13.0, [12.0, None], 5.0),  # one was waited for in vain
-    ],
-)
-def test_time_in_which_all_was_there_does_not_count(monkeypatch, began, looked, arrived, seconds):
-    monkeypatch.setattr(time, "monotonic", lambda: 15.0)
-    jobs = [Job(0, 1.0, 1, 0.1, 0.1, np.zeros(1), 0.0, sent=1.0, arrived=at) for at in arrived]
-    clients = SimpleNamespace(began=began, looked=looked, ended=0.0)
-    assert FlowerClients._seconds(clients, jobs) == pytest.approx(seconds)
-    assert clients.ended == 15.0
+    run = train(config, "fedbuff", grid, rounds=6, options={"concurrency": 2}, cohort_size=1, evaluate_fn=evaluate)
+    assert sum(record.round_time for record in run.rounds) > 1.1
 
 
 def test_who_is_late_loses_its_share_of_the_link(config):
     grid, uplink = grid_of(config, "full"), NotedLink()
     grid.silent = {1014}
-    *rounds, _ = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=1.5, uplink=uplink)[0]
+    rounds = train(config, "full", grid, rounds=2, nodes=nodes_of(grid), deadline=1.5, uplink=uplink).rounds
     assert all(2 in asked for asked in uplink.asked)
-    assert all(set(record["note"]["uploads"]) == set("013456789") for record in rounds)
+    assert all(set(uploads_in(record)) == {0, 1, *range(3, 10)} for record in rounds)

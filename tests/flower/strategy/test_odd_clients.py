@@ -12,8 +12,10 @@ from flwr.clientapp import ClientApp
 
 from fedtempo.engine.records import RECORDS
 from fedtempo.flower.app.client_app import app as client_app
-from fedtempo.flower.app.run_config import MODEL, pack
-from fedtempo.flower.strategy.messages import ARRAYS, ASK, CONFIG, MEASURED
+from fedtempo.flower.app.model_arrays import MODEL, pack
+from fedtempo.flower.strategy.failures import FailureKind
+from fedtempo.flower.strategy.messages import ARRAYS, ASK, CONFIG, MEASUREMENTS
+from fedtempo.flower.strategy.notes import failures_in
 from support.flower_runs import grid_of, nodes_of, train
 
 
@@ -49,16 +51,16 @@ def send(data, stype="numpy.ndarray"):
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused(config, spoil):
     grid = grid_of(config, "full", app=spoiled(spoil))
-    *rounds, summary = train(config, "full", grid, rounds=2, nodes=nodes_of(grid))[0]
-    assert summary["rounds"] == 2
-    assert [record["failed"] for record in rounds] == [[2], [2]]
-    assert rounds[0]["note"]["failures"]["2"].startswith("refused: ")
+    run = train(config, "full", grid, rounds=2, nodes=nodes_of(grid))
+    assert run.summary.rounds == 2
+    assert [record.failed for record in run.rounds] == [[2], [2]]
+    assert failures_in(run.rounds[0])[2].kind is FailureKind.REFUSED
 
 
 @pytest.mark.parametrize("policy", ["proposed", "tempo", "oort"])
-def test_numbers_that_cannot_be_count_as_not_told(config, policy, tmp_path):
+def test_numbers_that_cannot_be_count_as_not_reported(config, policy, tmp_path):
     def spoil(reply):
-        reply.content[MEASURED] = MetricRecord(
+        reply.content[MEASUREMENTS] = MetricRecord(
             {
                 "compute-seconds": math.inf,
                 "largest-gradient-norm": math.nan,
@@ -68,8 +70,8 @@ def test_numbers_that_cannot_be_count_as_not_told(config, policy, tmp_path):
         )
 
     grid = grid_of(config, policy, app=spoiled(spoil, lambda number, context: number % 2 == 0))
-    *_, summary = train(config, policy, grid, rounds=6, nodes=nodes_of(grid), records=tmp_path)[0]
-    assert summary["rounds"] == 6
+    run = train(config, policy, grid, rounds=6, nodes=nodes_of(grid), records=tmp_path)
+    assert run.summary.rounds == 6
     for line in (tmp_path / RECORDS).read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} in the records"))
 
@@ -81,9 +83,9 @@ def absurd(reply):
 @pytest.mark.parametrize("policy", ["tempo", "fedbuff", "uniform"])
 def test_the_very_first_update_may_be_absurd(config, policy):
     grid = grid_of(config, policy, app=spoiled(absurd, lambda number, context: number == 1))
-    records, model = train(config, policy, grid, rounds=5, nodes=nodes_of(grid))
-    assert records[0]["failed"]
-    assert np.abs(model).max() < 10
+    run = train(config, policy, grid, rounds=5, nodes=nodes_of(grid))
+    assert run.rounds[0].failed
+    assert np.abs(run.model).max() < 10
 
 
 def test_updates_of_nothing_do_not_make_the_others_absurd(config):
@@ -91,9 +93,9 @@ def test_updates_of_nothing_do_not_make_the_others_absurd(config):
         reply.content[ARRAYS] = pack(0 * reply.content[ARRAYS][MODEL].numpy())
 
     grid = grid_of(config, "full", app=spoiled(nothing, lambda number, context: number <= 7))
-    records, model = train(config, "full", grid, rounds=1, nodes=nodes_of(grid))
-    assert records[0]["failed"] == []
-    assert np.abs(model).max() > 0
+    run = train(config, "full", grid, rounds=1, nodes=nodes_of(grid))
+    assert run.rounds[0].failed == []
+    assert np.abs(run.model).max() > 0
 
 
 @pytest.mark.slow
@@ -101,17 +103,17 @@ def test_who_is_silent_when_asked_costs_the_chosen_nothing(config):
     """Optimal client sampling asks everyone first, and fetches then; both must end by the deadline."""
     grid = grid_of(config, "ocs")
     grid.silent, grid.delay = {1000}, 0.4
-    *rounds, summary = train(config, "ocs", grid, rounds=3, nodes=nodes_of(grid), deadline=4.0)[0]
-    assert summary["rounds"] == 3
-    assert all(record["failed"] == [] for record in rounds)
-    assert all(record["round_time"] < 6 for record in rounds)
+    run = train(config, "ocs", grid, rounds=3, nodes=nodes_of(grid), deadline=4.0)
+    assert run.summary.rounds == 3
+    assert all(record.failed == [] for record in run.rounds)
+    assert all(record.round_time < 6 for record in run.rounds)
 
 
 def test_without_a_link_uploads_are_what_computing_leaves(config):
     grid = grid_of(config, "full")
     grid.delay = 0.5
-    first, *_ = train(config, "full", grid, rounds=1, nodes=nodes_of(grid), deadline=60.0, link="shared")[0]
-    assert all(0.4 < seconds < 30 for seconds in first["upload_time"])
+    run = train(config, "full", grid, rounds=1, nodes=nodes_of(grid), deadline=60.0, link="shared")
+    assert all(0.4 < seconds < 30 for seconds in run.rounds[0].upload_time)
 
 
 def test_nothing_is_asked_for_once_a_run_has_ended(config):

@@ -7,24 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import MetricRecord
-from flwr.supercore.logger import LOGGER_NAME
 
 from fedtempo import InputError, optimal_sampling
 from fedtempo.cli import main
-from fedtempo.engine.records import CHECKPOINT, RECORDS, read_lines
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.engine.records import RECORDS, read_records
+from fedtempo.engine.run_files import CHECKPOINT
 from fedtempo.fleet_csv import read_fleet
-from fedtempo.flower.app.run_config import MODEL
-from fedtempo.flower.strategy.tempo_strategy import MODEL_FILE
-from support.flower_runs import grid_of, nodes_of, train
+from fedtempo.flower.app.assembly import header_of, read_setup
+from fedtempo.flower.app.model_arrays import MODEL
+from fedtempo.flower.strategy.model_file import MODEL_FILE
+from support.flower_runs import experiment_of, grid_of, nodes_of, problem_of, train
+
+
+def ready_header(config, policy, **more):
+    """Return the header of the ready app's records."""
+    return header_of(read_setup({"config": str(config), "policy": policy, **more}))
 
 
 @pytest.mark.parametrize("policy", ["tempo", "weighted"])
 def test_records_are_read_as_those_of_the_simulator(config, tmp_path, policy, capsys):
-    experiment, table = read_experiment(config)
-    header = runner.make_header(experiment, table, policy, 0)  # as the ready app gives it
-    train(config, policy, rounds=5, records=tmp_path / "runs" / policy, header=header)
+    train(config, policy, rounds=5, records=tmp_path / "runs" / policy, header=ready_header(config, policy))
     fleet = str(tmp_path / "clients.csv")
     for command in (
         ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report.html")],
@@ -54,16 +56,14 @@ def test_what_the_records_of_an_app_tell_is_what_the_papers_scheme_needs(config,
     assert ended.value.code == 0
     found = read_fleet(tmp_path / "clients.csv")
     options = {"beta_over_alpha": 0.5, "gradient_bound": found.gradient_bound.tolist(), "floor": 0.0}
-    records, _ = train(config, "proposed-oracle", rounds=4, options=options, clock="simulated")
-    experiment, _ = read_experiment(config)
-    fleet, _ = runner.make_fleet(experiment, runner.load_data(experiment.data), 1.0)
-    size = experiment.training.cohort_size
+    rounds = train(config, "proposed-oracle", rounds=4, options=options, clock="simulated").rounds
+    fleet, size = problem_of(config).fleet, experiment_of(config).training.cohort_size
     q = optimal_sampling(
         replace(fleet, gradient_bound=found.gradient_bound), cohort_size=size, beta_over_alpha=0.5
     )  # fmt: skip
-    for record in records[:-1]:
-        expected = fleet.data_share[record["members"]] * record["counts"] / (size * q[record["members"]])
-        np.testing.assert_allclose(record["weights"], expected, rtol=1e-6)
+    for record in rounds:
+        expected = fleet.data_share[record.members] * record.counts / (size * q[record.members])
+        np.testing.assert_allclose(record.weights, expected, rtol=1e-6)
     with pytest.raises(InputError, match="gradient_bound"):
         train(config, "proposed-oracle", options={"beta_over_alpha": 0.5})
 
@@ -71,11 +71,12 @@ def test_what_the_records_of_an_app_tell_is_what_the_papers_scheme_needs(config,
 def test_a_run_that_had_ended_gives_its_model_again(config, tmp_path):
     grid = grid_of(config, "weighted")
     settings = {"rounds": 4, "records": tmp_path / "run", "nodes": nodes_of(grid)}
-    first, model = train(config, "weighted", grid, **settings)
+    first = train(config, "weighted", grid, **settings)
     sent = len(grid.sent)
-    again, same = train(config, "weighted", grid, **settings)
-    np.testing.assert_array_equal(same, model)
-    assert (len(first), again, len(grid.sent)) == (5, [], sent)
+    again = train(config, "weighted", grid, **settings)
+    np.testing.assert_array_equal(again.model, first.model)
+    assert (len(first.rounds), again.rounds, len(grid.sent)) == (4, [], sent)
+    assert again.summary == first.summary
     (tmp_path / "run" / MODEL_FILE).unlink()
     with pytest.raises(ValueError, match="must hold the model of the run that has ended"):
         train(config, "weighted", grid, **settings)
@@ -86,31 +87,28 @@ def test_a_run_that_had_ended_goes_on_to_a_later_end(config, tmp_path):
     grid, folder = grid_of(config, "weighted"), tmp_path / "run"
     settings = {"records": folder, "nodes": nodes_of(grid)}
     train(config, "weighted", grid, rounds=3, **settings)
-    before = list(read_lines(folder / RECORDS))
-    more, result = train(config, "weighted", grid, rounds=5, whole=True, **settings)
-    model = result.arrays[MODEL].numpy()
-    assert [record.get("round") for record in more] == [3, 4, None]
-    assert sorted(result.train_metrics_clientapp) == [1, 2, 3, 4, 5]
-    assert sorted(result.evaluate_metrics_serverapp) == [0, 1, 2, 3, 4, 5]
-    lines = list(read_lines(folder / RECORDS))
-    assert lines[1:4] == before[1:4]
-    assert (len(lines), lines[-1]["rounds"]) == (7, 5)
+    before = read_records(folder / RECORDS)
+    more = train(config, "weighted", grid, rounds=5, **settings)
+    assert [record.round for record in more.rounds] == [3, 4]
+    assert sorted(more.result.train_metrics_clientapp) == [1, 2, 3, 4, 5]
+    assert sorted(more.result.evaluate_metrics_serverapp) == [1, 2, 3, 4, 5], "w₀ was evaluated at the first start"
+    found = read_records(folder / RECORDS)
+    assert found.rounds[:3] == before.rounds
+    assert (len(found.rounds), found.summary.rounds) == (5, 5)
     with pytest.raises(InputError, match=r"max_rounds: 5 there, 4 here\); ask for as many rounds as it has or more"):
         train(config, "weighted", grid, rounds=4, **settings)
     text = (folder / RECORDS).read_text().splitlines(keepends=True)
     (folder / RECORDS).write_text("".join(text[:-1]))
     assert (folder / CHECKPOINT).exists()
-    (summary,), same = train(config, "weighted", grid, rounds=5, **settings)
-    assert summary["rounds"] == 5
-    np.testing.assert_array_equal(same, model)
-    _, all_at_once = train(config, "weighted", rounds=5)
-    np.testing.assert_allclose(model, all_at_once, atol=1e-6)
+    same = train(config, "weighted", grid, rounds=5, **settings)
+    assert (same.rounds, same.summary.rounds) == ([], 5)
+    np.testing.assert_array_equal(same.model, more.model)
+    np.testing.assert_allclose(more.model, train(config, "weighted", rounds=5).model, atol=1e-6)
 
 
 def test_a_report_says_whose_seconds_they_are(config, tmp_path):
     page = tmp_path / "report.html"
-    experiment, table = read_experiment(config)
-    header = runner.make_header(experiment, table, "weighted", 0)  # of the ready app, which the simulator can run
+    header = ready_header(config, "weighted", clock="simulated")  # which the simulator can run
     for folder, clock, given in (
         ("real", "wall", None), ("simulated", "simulated", None), ("ready", "simulated", header),
     ):  # fmt: skip
@@ -133,7 +131,7 @@ def test_a_report_says_whose_seconds_they_are(config, tmp_path):
 def lines_of(caplog, *arguments, **settings):
     """Return what the log says of a run."""
     caplog.clear()
-    with caplog.at_level(logging.INFO, LOGGER_NAME):
+    with caplog.at_level(logging.INFO, "flwr"):
         train(*arguments, **settings)
     return [record.getMessage() for record in caplog.records]
 
@@ -162,11 +160,11 @@ def test_the_log_tells_pilots_from_training(config, caplog):
     assert pilots
 
 
-def test_nodes_that_are_not_there_are_named_at_once(config, caplog):
+def test_nodes_that_are_not_connected_are_named_at_once(config, caplog):
     grid = grid_of(config, "weighted")
     with pytest.raises(RuntimeError, match=r"some node must be connected, got none for 1 s; nodes \[1000"):
         lines_of(caplog, config, "weighted", grid, nodes={1: 0, 2: 1, 3: 2, 4: 3, 5: 4, 6: 5}, deadline=1.0)
-    assert any("nodes [1, 2, 3, 4, 5, 6] of nodes= are not there yet" in one.getMessage() for one in caplog.records)
+    assert any("nodes [1, 2, 3, 4, 5, 6] of nodes= are not connected yet" in one.getMessage() for one in caplog.records)
 
 
 def test_metrics_of_clients_and_of_the_server_are_in_the_result(config):
@@ -177,17 +175,17 @@ def test_metrics_of_clients_and_of_the_server_are_in_the_result(config):
         calls.append(server_round)
         return MetricRecord({"loss": 100.0 + server_round, "seen": server_round})
 
-    records, result = train(config, "full", rounds=2, evaluate="clients", evaluate_fn=evaluate, whole=True)
+    run = train(config, "full", rounds=2, evaluate="clients", evaluate_fn=evaluate)
+    result = run.result
     assert calls == [0, 1, 2]
     assert [result.evaluate_metrics_serverapp[number]["seen"] for number in calls] == calls
-    assert [record["loss"] for record in records[:-1]] == [
+    assert [record.loss for record in run.rounds] == [
         pytest.approx(result.evaluate_metrics_clientapp[number]["loss"]) for number in (1, 2)
     ]
-    assert all(record["loss"] < 100 for record in records)
-    experiment, _ = read_experiment(config)
-    sizes = runner.load_data(experiment.data).sizes
-    for number, record in enumerate(records[:-1], 1):
-        told = result.train_metrics_clientapp[number]
-        assert told["mean-loss"] == pytest.approx(np.average(record["mean_loss"], weights=sizes[record["members"]]))
-        assert (told["members"], told["failed"]) == (len(record["members"]), 0)
-        assert "compute-seconds" not in told
+    assert all(record.loss < 100 for record in (*run.rounds, run.summary))
+    sizes = problem_of(config).data.sizes
+    for number, record in enumerate(run.rounds, 1):
+        metrics = result.train_metrics_clientapp[number]
+        assert metrics["mean-loss"] == pytest.approx(np.average(record.mean_loss, weights=sizes[record.members]))
+        assert (metrics["members"], metrics["failed"]) == (len(record.members), 0)
+        assert "compute-seconds" not in metrics

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
+from fedtempo.flower.testbed.processes import SuperNode
 
 from fedtempo.engine.records import RECORDS, read_lines
 from fedtempo.experiments import runner
@@ -15,7 +16,6 @@ from fedtempo.flower.app.run_config import MODEL
 from fedtempo.flower.credentials import make_node_key
 from fedtempo.flower.strategy.tempo_strategy import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP, Testbed, TestbedSettings
-from fedtempo.flower.testbed.processes import SuperNode
 from fedtempo.flower.testbed.report import report_on
 from support.processes import TABLE, eventually
 

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed; it comes with fedtempo[flower]")
 
 
+from fedtempo.flower.testbed.processes import RefusedError, SuperLink, SuperNode, free_port
+
 from fedtempo.checks import InputError
 from fedtempo.flower.credentials import make_credentials, make_node_key
-from fedtempo.flower.testbed.processes import RefusedError, SuperLink, SuperNode, free_port
 from fedtempo.flower.testbed.watched import ProcessError, stop_all
 from support.processes import Script, marked
 

@@ -9,9 +9,11 @@ import pytest
 from fedtempo import InputError
 from fedtempo.policies.policy import RoundPlan
 from fedtempo.policies.tempo import Tempo
+from fedtempo.policies.tempo.draws import Draws
+from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.markov import WithAbsences
 from fedtempo.theory.inclusion import inclusion_with_sum
+from fedtempo.theory.turns import Turns, TurnsState
 from support.tempo_cases import DATA, SAME, SHARE, SIZE, TIMES, context, noise, run, setting
 
 
@@ -25,7 +27,7 @@ def test_weights_never_exceed_the_largest_factor(overlap, largest):
         """Tempo that follows its memory from the first step on."""
 
         def plan(self, context):
-            self.follows_memory, self.caution = True, 1.0
+            self.state.caution.follows_memory, self.state.caution.caution = True, 1.0
             return super().plan(context)
 
     result = run(Following, options=options, channel=channel, rounds=60)
@@ -37,15 +39,17 @@ def test_weights_never_exceed_the_largest_factor(overlap, largest):
 
 
 class Drawing(Tempo):
-    """Tempo with one q for the whole run, all data heard, so that only its draws and weights are left."""
+    """Tempo with one q for the whole run, all data reported, so that only its draws and weights are left."""
 
-    def __init__(self, given, q):
-        super().__init__(given)
-        self.q, self.novelty.heard, self.follows_memory = q, 1.0, True
+    def __init__(self, setting, q):
+        super().__init__(setting)
+        self.q, self.state.novelty.seen_share, self.state.caution.follows_memory = q, 1.0, True
 
-    def _solve(self, round_index, tau, t):
-        super()._solve(round_index, tau, t)
-        return self.q
+    def planner(self):
+        planner = super().planner()
+        solve = planner.solve
+        planner.solve = lambda round_index, seconds: (solve(round_index, seconds), self.q)[1]
+        return planner
 
 
 class Arrival:
@@ -55,12 +59,12 @@ class Arrival:
         self.plan, self.failed = RoundPlan(members=members, weights=1.0), np.zeros(len(members), dtype=bool)
 
 
-def mean_weight(policy, steps, seed, there=1.0):
+def mean_weight(policy, steps, seed, chance=1.0):
     """Let those who start first arrive first; return the mean weight of each client in a step, with its error."""
     rng, size = np.random.default_rng(seed), len(policy.q)
     flight, weight = deque(), np.zeros((steps, size))
     for row in weight:
-        available = rng.random(size) < there
+        available = rng.random(size) < chance
         available[rng.integers(size)] |= not available.any()
         available[[client for client, _ in flight]] = False
         plan = policy.plan(context(available, rng))
@@ -69,8 +73,8 @@ def mean_weight(policy, steps, seed, there=1.0):
         for client, value in landed:
             row[client] += value
         for client, _ in landed:
-            del policy.flying[client]
-        policy.presence.observe(Arrival([client for client, _ in landed]))
+            del policy.state.in_flight[client]
+        policy.known.availability.observe(Arrival([client for client, _ in landed]))
     weight = weight[steps // 10 :]
     return weight.mean(axis=0), weight.std(axis=0) / math.sqrt(len(weight))
 
@@ -89,15 +93,15 @@ def test_the_unbiased_form_gives_each_client_its_share_in_a_step(momentum, compu
     )
     policy = Drawing(given, Q)
     mean, error = mean_weight(policy, 2500, seed=7)
-    assert policy.arrivals == (4 if momentum else 1)
+    assert policy.state.steps.arrivals == (4 if momentum else 1)
     assert (np.abs(mean - SHARE) <= 5 * error + (0.05 if compute_time else 1e-9) * SHARE).all(), mean / SHARE
 
 
 def test_the_unbiased_form_makes_up_for_absences():
-    """Within five standard errors and 3 %; each client is there in a share of its own of the steps."""
-    there = np.array([1.0, 0.4, 0.9, 0.6, 1.0, 0.7, 0.3, 0.8])
+    """Within five standard errors and 3 %; each client is available in a share of its own of the steps."""
+    chance = np.array([1.0, 0.4, 0.9, 0.6, 1.0, 0.7, 0.3, 0.8])
     policy = Drawing(setting(SHARE, options={"largest_factor": math.inf}), Q)
-    mean, error = mean_weight(policy, 2500, seed=8, there=there)
+    mean, error = mean_weight(policy, 2500, seed=8, chance=chance)
     assert (np.abs(mean - SHARE) <= 5 * error + 0.03 * SHARE).all(), mean / SHARE
 
 
@@ -130,30 +134,30 @@ def test_without_memory_a_cohort_larger_than_the_fleet_is_everyone(clients, coho
         assert sum(record["weights"]) == pytest.approx(1.0)
 
 
-def test_the_unbiased_form_where_fewer_are_there_than_a_step_takes():
+def test_the_unbiased_form_where_fewer_are_available_than_a_step_takes():
     policy = Drawing(setting(SHARE, server_momentum=0.75, options={"largest_factor": math.inf}), Q)
-    mean, error = mean_weight(policy, 2500, seed=8, there=0.3)
+    mean, error = mean_weight(policy, 2500, seed=8, chance=0.3)
     assert (np.abs(mean - SHARE) <= 5 * error + 0.05 * SHARE).all()
 
 
 @pytest.mark.parametrize("number", [1, 4])
-@pytest.mark.parametrize("there", [None, 0.6])
+@pytest.mark.parametrize("chance", [None, 0.6])
 @pytest.mark.parametrize("spread", [1.0, 3.5])
-def test_draws_from_a_large_fleet_are_as_good_as_those_from_a_small_one(monkeypatch, number, there, spread):
-    """Each client is drawn with the probability that its weight counts with, and nobody who is away.
+def test_draws_from_a_large_fleet_are_as_good_as_those_from_a_small_one(monkeypatch, number, chance, spread):
+    """Each client is drawn with the probability that its weight counts with, and nobody who is absent.
 
     With a spread of 3.5 a few clients are drawn nearly every time.
     """
     size, draws = 2000, 4000
-    monkeypatch.delattr("fedtempo.policies.tempo.draw_systematically")
+    monkeypatch.delattr("fedtempo.policies.tempo.draws.draw_systematically")
     rng = np.random.default_rng(3)
     q = rng.lognormal(sigma=spread, size=size)
     q /= q.sum()
-    available = None if there is None else rng.random(size) < there
-    policy = Tempo(setting(np.full(size, 1 / size), options={"largest_factor": math.inf}))
+    available = None if chance is None else rng.random(size) < chance
+    by_chance, turns = Draws(in_turn=False), Turns(TurnsState.at_first(size))
     seen = np.zeros(size)
     for _ in range(draws):
-        start, inclusion = policy._draw(q, number, context(available, rng))
+        start, inclusion = by_chance.draw(q, number, turns, context(available, rng))
         assert len(set(start.tolist())) == number
         seen[start] += 1 / inclusion
     free = np.ones(size, dtype=bool) if available is None else available
@@ -177,7 +181,8 @@ IN_TURN = {
 @pytest.mark.parametrize(("options", "in_turn"), IN_TURN.values(), ids=IN_TURN)
 def test_clients_come_in_turn_unless_each_step_is_to_be_unbiased(monkeypatch, options, in_turn, large):
     """Some are in flight at all times, q changes, and the fleet may be one of which not everyone is looked at."""
-    monkeypatch.setattr("fedtempo.policies.tempo.LARGE_FLEET", {True: large, False: 10_000})
+    monkeypatch.setattr("fedtempo.policies.tempo.constants.LARGE_FLEET_IN_TURN", large)
+    monkeypatch.setattr("fedtempo.policies.tempo.constants.LARGE_FLEET_BY_CHANCE", 10_000)
     monkeypatch.setattr("fedtempo.theory.turns.NEAR", 30)
     size, rng = 60, np.random.default_rng(2)
     shapes = rng.lognormal(sigma=0.7, size=(2, size))
@@ -187,7 +192,7 @@ def test_clients_come_in_turn_unless_each_step_is_to_be_unbiased(monkeypatch, op
         q = policy.q = shapes[step // 50 % 2] / shapes[step // 50 % 2].sum()
         free = np.ones(size, dtype=bool)
         free[list(flight)] = False
-        policy.flying = {}
+        policy.state.in_flight = {}
         (start,) = policy.plan(context(free, rng)).start
         expected += np.where(free, q, 0.0) / q[free].sum()
         drawn[start] += 1
@@ -197,11 +202,10 @@ def test_clients_come_in_turn_unless_each_step_is_to_be_unbiased(monkeypatch, op
     assert bool(np.abs(drawn - expected).max() < 3) == in_turn
 
 
-def test_a_step_takes_one_arrival_once_nearly_all_data_were_heard():
+def test_a_step_takes_one_arrival_once_nearly_all_data_were_reported():
     policy = Drawing(setting(SHARE), Q)
-    for heard, arrivals in ((0.0, 3), (0.5, 2), (0.74, 2), (0.76, 1), (1.0, 1)):
-        policy.novelty.heard = heard
-        assert policy._number_of_arrivals() == arrivals
+    for seen, arrivals in ((0.0, 3), (0.5, 2), (0.74, 2), (0.76, 1), (1.0, 1)):
+        assert policy.known.caution.arrivals(1 - seen, len(SHARE)) == arrivals
 
 
 def test_without_a_memory_nothing_is_cut():
@@ -213,5 +217,6 @@ def test_a_large_fleet_in_which_hardly_anybody_is_free_is_drawn_from_all_the_sam
     size = 20_000
     available = np.zeros(size, dtype=bool)
     available[[5, 17_000]] = True
-    start, inclusion = Tempo(setting(np.full(size, 1 / size)))._draw(np.full(size, 1 / size), 2, context(available))
+    q, turns = np.full(size, 1 / size), Turns(TurnsState.at_first(size))
+    start, inclusion = Draws(in_turn=True).draw(q, 2, turns, context(available))
     assert (start.tolist(), inclusion.tolist()) == ([5, 17_000], [1.0, 1.0])

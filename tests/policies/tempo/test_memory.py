@@ -8,12 +8,22 @@ import pytest
 
 from fedtempo import simulate
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.policies import tempo
-from fedtempo.policies.availability import MISSED_BY_THE_GONE
 from fedtempo.policies.policy import RoundPlan
-from fedtempo.policies.tempo import Tempo
+from fedtempo.policies.tempo import Tempo, constants
 from support.rounds import report_of
 from support.tempo_cases import DATA, SHARE, context, run, setting
+
+
+def arrivals(policy):
+    """How many updates the next step takes."""
+    known = policy.known
+    return known.caution.arrivals(known.novelty.unseen_share, len(policy.fleet))
+
+
+def surprised(policy, surprise, clients=slice(None)):
+    """Let some clients have reported twice, with so much that was new."""
+    novelty = policy.state.novelty
+    novelty.direction[clients], novelty.previous[clients], novelty.residual[clients] = 1.0, 1.0, surprise
 
 
 def test_server_momentum_brings_more_arrivals():
@@ -29,36 +39,38 @@ def test_server_momentum_brings_more_arrivals():
 )
 def test_a_memory_that_lags_is_dealt_with_under_momentum(momentum, floor, largest, arrivals):
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum))
-    assert [policy.floor, policy.largest_factor, policy.usual_arrivals] == pytest.approx([floor, largest, arrivals])
+    form = policy.form
+    assert [form.floor, form.largest_factor, form.usual_arrivals] == pytest.approx([floor, largest, arrivals])
     chosen = Tempo(setting(SHARE, server_momentum=momentum, options={"floor": 0.2, "largest_factor": 3.0}))
-    assert [chosen.floor, chosen.largest_factor] == [0.2, 3.0]
+    assert [chosen.form.floor, chosen.form.largest_factor] == [0.2, 3.0]
 
 
 @pytest.mark.parametrize(("momentum", "most"), [(0.0, 6), (0.5, 12), (0.8, 30)])
 def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(momentum, most):
     fleet = {"compute_time": 4.0}
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, cohort_size=6, fleet=fleet))
-    policy.novelty.heard, policy.follows_memory = 1.0, True
-    usual = policy._number_of_arrivals()
+    state = policy.state
+    state.novelty.seen_share, state.caution.follows_memory = 1.0, True
+    usual = arrivals(policy)
     assert len(policy.plan(context()).start) == usual + 5, "five compute ahead"
-    policy.novelty.whole[:], policy.novelty.before[:] = 1.0, 1.0
+    state.novelty.direction[:], state.novelty.previous[:] = 1.0, 1.0
 
     def observe(surprise, steps):
-        policy.novelty.new_part[:] = surprise
+        state.novelty.residual[:] = surprise
         for _ in range(steps):
-            policy.flying, policy.novelty.news = {}, True
+            state.in_flight, state.novelty.news = {}, True
             plan = policy.plan(context())
         return len(plan.start)
 
     observe(1.5, 5)
-    raised = policy.caution
+    raised = state.caution.caution
     assert raised == pytest.approx(2.5 ** (0.5 * (1 + momentum)))
     observe(0.3, 1)
-    assert policy.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
+    assert state.caution.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
     assert observe(1.5, 100) == most + 1
-    assert policy._number_of_arrivals() == most
+    assert arrivals(policy) == most
     observe(0.3, 1000)
-    assert policy._number_of_arrivals() == usual
+    assert arrivals(policy) == usual
 
 
 def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the_greatest_caution_does_not_help():
@@ -66,12 +78,12 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
 
     def step(surprise=None):
         if surprise is not None:
-            policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, surprise
-        policy.flying, policy.novelty.news = {}, surprise is not None
+            surprised(policy, surprise)
+        policy.state.in_flight, policy.state.novelty.news = {}, surprise is not None
         return policy.plan(context())
 
     plan = step()
-    assert not plan.follow_memory, "nobody told twice"
+    assert not plan.follow_memory, "nobody reported twice"
     assert (plan.wait_for, plan.weights.tolist()) == (6, pytest.approx([1 / 6] * len(plan.start)))
     assert not step(1.0).follow_memory
     assert not step(0.72).follow_memory
@@ -82,9 +94,9 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
     assert not step(0.9).follow_memory
     assert not any(step(0.65).follow_memory for _ in range(50)), "caution is at its greatest, and stays there"
     assert step(0.3).follow_memory
-    caution = policy.caution
+    caution = policy.state.caution.caution
     assert [step().follow_memory for _ in range(50)] == [True] * 50
-    assert policy.caution == caution, "nobody told anything new"
+    assert policy.state.caution.caution == caution, "nobody reported anything new"
 
 
 @pytest.mark.parametrize(
@@ -92,29 +104,29 @@ def test_the_memory_is_followed_once_it_was_seen_to_hold_and_no_longer_where_the
 )
 def test_a_memory_that_few_have_tried_must_hold_better(clients, surprise, follow):
     policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
-    for name, value in (("whole", 1.0), ("before", 1.0), ("new_part", surprise)):
-        getattr(policy.novelty, name)[:clients] = value
-    policy.novelty.news = True
+    surprised(policy, surprise, slice(clients))
+    policy.state.novelty.news = True
     assert policy.plan(context()).follow_memory == follow
 
 
 def test_a_mean_is_drawn_by_data_alone_and_along_a_memory_by_what_is_new():
     policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
-    policy.novelty.first_count, policy.novelty.told[:] = 1, 0
-    policy.novelty.square[:] = np.where(np.arange(40) < 20, 1.0, 1e-6)  # half of them have small updates
+    state = policy.state
+    state.novelty.first_count, state.novelty.reported_in[:] = 1, 0
+    state.novelty.residual[:] = np.where(np.arange(40) < 20, 1.0, 1e-6)  # half of them have small updates
     policy.plan(context(round_index=1))
-    np.testing.assert_allclose(policy.sampling_prob, 1 / 40)
-    policy.follows_memory, policy.flying = True, {}
+    np.testing.assert_allclose(state.steps.sampling_prob, 1 / 40)
+    state.caution.follows_memory, state.in_flight = True, {}
     policy.plan(context(round_index=2))
-    assert policy.sampling_prob[:20].min() > 5 * policy.sampling_prob[20:].max()
+    assert state.steps.sampling_prob[:20].min() > 5 * state.steps.sampling_prob[20:].max()
 
 
 @pytest.mark.parametrize("options", [{"largest_factor": math.inf}, {"memory": False}])
 def test_steps_that_are_to_be_unbiased_have_their_weights_from_the_start(options):
     policy = Tempo(setting(SHARE, options=options))
-    policy.novelty.whole[:], policy.novelty.before[:], policy.novelty.new_part[:] = 1.0, 1.0, 2.0
+    surprised(policy, 2.0)
     for _ in range(100):
-        policy.flying, policy.novelty.news = {}, True
+        policy.state.in_flight, policy.state.novelty.news = {}, True
         assert policy.plan(context()).follow_memory
 
 
@@ -124,9 +136,10 @@ def test_steps_are_shorter_where_directions_turn_back_and_never_longer_than_the_
     policy = Tempo(setting(np.full(40, 1 / 40), server_momentum=momentum, options={"overlap": overlap}))
 
     def step(cosine):
-        policy.novelty.whole[:], policy.novelty.before[:] = 4.0, 1.0
-        policy.novelty.new_part[:] = 5.0 - 4.0 * cosine  # ‖D - y‖² with ‖D‖ = 2 and ‖y‖ = 1
-        policy.flying, policy.novelty.news = {}, True
+        novelty = policy.state.novelty
+        novelty.direction[:], novelty.previous[:] = 4.0, 1.0
+        novelty.residual[:] = 5.0 - 4.0 * cosine  # ‖D - y‖² with ‖D‖ = 2 and ‖y‖ = 1
+        policy.state.in_flight, novelty.news = {}, True
         return policy.plan(context()).step_factor
 
     assert policy.plan(context()).step_factor == 1.0
@@ -148,7 +161,7 @@ def test_training_is_better_by_shorter_steps_where_it_would_swing(monkeypatch):
         return np.mean([record["loss"] for record in result.records if record["loss"] is not None][-5:])
 
     shorter = [loss(seed) for seed in range(8)]
-    monkeypatch.setattr(tempo, "SHORTEN", 1e-9)
+    monkeypatch.setattr(constants, "SHORTEN", 1e-9)
     ratios = np.array(shorter) / [loss(seed) for seed in range(8)]
     assert np.exp(np.mean(np.log(ratios))) < 0.8
 
@@ -169,81 +182,83 @@ def test_a_factor_of_the_step_size_is_one_of_the_engines_schedule(overlap):
 
 
 def test_surprise_does_not_depend_on_how_fast_the_step_size_shrinks():
-    """Nothing is learned in steps of next to nothing: what clients tell is noise, and the same under both schedules."""
+    """Nothing is learned in steps of next to nothing: what clients report is noise, alike under both schedules."""
     tau = np.linspace(0.1, 5.0, DATA.num_clients)
     seen = []
     for schedule in ("constant", "inverse"):
         policies = []
 
         class Kept(Tempo):
-            def __init__(self, given, kept=policies):
-                super().__init__(given)
+            def __init__(self, setting, kept=policies):
+                super().__init__(setting)
                 kept.append(self)
 
         simulate(
             DATA, policy=Kept, compute_time=tau, upload_time=0.1, cohort_size=3, local_steps=1, step_size=1e-6,
             schedule=schedule, max_rounds=60,
         )  # fmt: skip
-        seen.append(policies[0].novelty.surprise)
+        seen.append(policies[0].known.novelty.surprise)
     assert seen[1] == pytest.approx(seen[0], rel=0.02)
 
 
-def told(policy, clients, round_index, failed=()):
-    """Let some clients tell directions of norm 1, all of it new, and others fail."""
+def let_report(policy, clients, round_index, failed=()):
+    """Let some clients report directions of norm 1, all of it new, and others fail."""
     policy.observe(report_of(RoundPlan(members=clients, weights=0.1), round_index, 1.0, failed=failed))
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_who_was_away_for_several_draws_is_forgotten_until_it_tells_again(overlap):
+def test_who_was_absent_for_several_draws_is_forgotten_until_it_reports_again(overlap):
     policy = Tempo(setting(SHARE, options={"overlap": overlap}))
     policy.plan(context())
-    policy.flying = {}
-    told(policy, np.arange(8), 0)
-    there, forgotten = np.arange(8) != 4, {}  # a client of a quarter of the data
+    policy.state.in_flight = {}
+    let_report(policy, np.arange(8), 0)
+    available, forgotten = np.arange(8) != 4, {}  # a client of a quarter of the data
     for index in range(1, 40):
-        plan = policy.plan(context(there, round_index=index))
+        plan = policy.plan(context(available, round_index=index))
         if plan.forget is not None:
             forgotten[index] = plan.forget.tolist()
-        policy.flying = {}
+        policy.state.in_flight = {}
     assert list(forgotten.values()) == [[4]], "once"
-    draws = 3 if not overlap else policy.arrivals
-    assert next(iter(forgotten)) == pytest.approx(MISSED_BY_THE_GONE / (0.25 * draws), abs=4)
-    assert policy.novelty.heard == pytest.approx(1.0), "it was heard all the same"
-    assert policy.novelty.squares(40)[4] == pytest.approx(policy.novelty.first_total / policy.novelty.first_count)
-    told(policy, [4], 40)
-    assert policy.novelty.heard == pytest.approx(1.0)
-    assert policy.novelty.told[4] == 40
+    draws = 3 if not overlap else policy.state.steps.arrivals
+    assert next(iter(forgotten)) == pytest.approx(constants.MISSED_BY_THE_GONE / (0.25 * draws), abs=4)
+    novelty = policy.known.novelty
+    assert novelty.unseen_share == pytest.approx(0.0), "it has reported all the same"
+    first = novelty.state.first_total / novelty.state.first_count
+    assert novelty.squares(40)[4] == pytest.approx(first)
+    let_report(policy, [4], 40)
+    assert novelty.unseen_share == pytest.approx(0.0)
+    assert novelty.state.reported_in[4] == 40
 
 
 def test_who_fails_several_times_in_a_row_is_forgotten():
     policy = Tempo(setting(SHARE))
     policy.plan(context())
-    told(policy, np.arange(8), 0)
+    let_report(policy, np.arange(8), 0)
     plans = []
     for index in range(1, 6):
-        policy.flying = {}
+        policy.state.in_flight = {}
         plans.append(policy.plan(context(round_index=index)).forget)
-        told(policy, [2], index, failed=[2])
+        let_report(policy, [2], index, failed=[2])
     assert [None if one is None else one.tolist() for one in plans] == [None, None, None, [2], None]
 
 
-def test_those_in_flight_are_not_away():
+def test_those_in_flight_are_not_absent():
     policy = Tempo(setting(SHARE))
     policy.plan(context())
-    told(policy, np.arange(8), 0)
-    policy.flying = {4: 0.0}
+    let_report(policy, np.arange(8), 0)
+    policy.state.in_flight = {4: 0.0}
     for index in range(1, 60):
         assert policy.plan(context(np.arange(8) != 4, round_index=index)).forget is None
-        policy.flying = {4: 0.0}
+        policy.state.in_flight = {4: 0.0}
 
 
 def test_who_takes_far_too_long_holds_nobody_else_up():
     policy = Tempo(setting(SHARE, fleet={"compute_time": 1.0}))
     policy.plan(context())
-    told(policy, np.arange(8), 0)
+    let_report(policy, np.arange(8), 0)
     starts = {}
     for time in (0.0, 5.0, 1000.0):
-        policy.flying = dict.fromkeys((0, 1, 2, 3, 4), 0.0)
+        policy.state.in_flight = dict.fromkeys((0, 1, 2, 3, 4), 0.0)
         starts[time] = policy.plan(replace(context(np.arange(8) > 4, round_index=1), time=time)).start.size
     assert starts[0.0] == starts[5.0] == 0
     assert starts[1000.0] > 0

@@ -1,23 +1,21 @@
 """Tempo: it learns, it goes on after a stop, and it does not diverge."""
 
-import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fedtempo import Fleet, InputError
+from fedtempo import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import BufferedPlan, RoundPlan
 from fedtempo.policies.tempo import Tempo
-from fedtempo.simulator.api import assemble
+from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import ChannelState, StaticChannel
-from fedtempo.simulator.markov import FadingChannel, WithAbsences
+from fedtempo.simulator.fading import FadingChannel
+from support.simulations import goes_on_alike, loop_of
 from support.tempo_cases import DATA, EACH, OPTIONS, SAME, SIZE, TIMES, context, noise, run, setting, start_loss
 
 
@@ -32,7 +30,7 @@ def test_the_loss_falls_where_clients_come_and_go(options):
     result = run(options=options, channel=channel)
     assert result.summary["loss"] < 0.8 * start_loss()
     for round_index, record in enumerate(result.records):
-        assert record["failed"] == [], "it starts nobody who is away"
+        assert record["failed"] == [], "it starts nobody who is absent"
         if options == {"overlap": False}:
             assert channel.at(round_index, 0.0).available[record["members"]].all()
     assert "never_there" in result.records[0]["note"]
@@ -45,7 +43,7 @@ def test_the_loss_falls_under_fading(options):
 
 
 class Blind(Tempo):
-    """Tempo that does not see who is away, only who is in flight: some whom it starts fail."""
+    """Tempo that does not see who is absent, only who is in flight: some whom it starts fail."""
 
     def __init__(self, setting):
         super().__init__(setting)
@@ -60,7 +58,7 @@ class Blind(Tempo):
     def observe(self, report):
         super().observe(report)
         self.busy[report.plan.members] = False
-        assert len(self.flying) == self.busy.sum()
+        assert len(self.state.in_flight) == self.busy.sum()
 
 
 @EACH
@@ -80,7 +78,7 @@ def test_failures_are_borne_and_learned(options):
     failed = np.bincount([client for record in result.records for client in record["failed"]], minlength=SIZE)
     assert failed[:3].sum() > 0
     assert failed[3:].sum() == 0
-    assert made[0].presence.failed.tolist() == failed.tolist()
+    assert made[0].state.availability.failed.tolist() == failed.tolist()
     assert result.summary["loss"] < 0.8 * start_loss()
 
 
@@ -91,9 +89,9 @@ class Leaver:
         self.client, self.leaves = client, at
 
     def at(self, _round_index, time):
-        there = np.ones(SIZE, dtype=bool)
-        there[self.client] = time < self.leaves
-        return ChannelState(**TIMES, available=there)
+        available = np.ones(SIZE, dtype=bool)
+        available[self.client] = time < self.leaves
+        return ChannelState(**TIMES, available=available)
 
 
 @pytest.mark.parametrize("options", [{}, {"largest_factor": math.inf}, {"overlap": False}, {"memory_bits": 8}])
@@ -110,7 +108,7 @@ def test_a_large_client_that_leaves_for_good_is_forgotten(seed, at, options):
 
 
 @pytest.mark.parametrize("options", [{}, {"overlap": False}])
-def test_who_never_answers_is_seldom_tried_and_said_so(options):
+def test_who_never_reports_is_seldom_tried_and_said_so(options):
     channel = WithAbsences(StaticChannel(**TIMES), present_share=[1.0] * 7 + [1e-9] * 3, seed=3)
     result = run(Blind, options=options, channel=channel, rounds=300)
     tried = [client for record in result.records[150:] for client in record["members"]]
@@ -166,50 +164,34 @@ def test_options_at_their_bounds(options):
 
 def simulation(data, times, options, *, rounds=12, **training):
     channel = WithAbsences(FadingChannel(**times, correlation=0.5, seed=2), present_share=0.7, seed=3)
-    return assemble(
-        data=data, trainer=SoftmaxTrainer(data), fleet=Fleet(data.data_share, 1.0, **times), channel=channel,
-        policy="tempo", options=options, seed=0, stop=StopSettings(max_rounds=rounds),
-        training=TrainingSettings(**{"cohort_size": 3, "local_steps": 3, "step_size": 0.02} | training),
-    )  # fmt: skip
+    usual = {"local_steps": 3, "step_size": 0.02}
+    return loop_of(data, times, "tempo", channel=channel, rounds=rounds, options=options, **usual | training)
 
 
 @EACH
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_a_run_carried_over_goes_on_as_if_nothing_had_happened(options, momentum):
-    carried_over(lambda: simulation(DATA, TIMES, options, server_momentum=momentum), (1, 2, 5, 9))
+    goes_on_alike(lambda: simulation(DATA, TIMES, options, server_momentum=momentum), (1, 2, 5, 9))
 
 
 def test_a_run_that_swings_is_carried_over_with_its_caution():
-    carried_over(lambda: simulation(DATA, TIMES, {}, rounds=40, step_size=0.5, server_momentum=0.9), (13, 24, 31))
+    goes_on_alike(lambda: simulation(DATA, TIMES, {}, rounds=40, step_size=0.5, server_momentum=0.9), (13, 24, 31))
 
 
 def test_a_large_fleet_is_carried_over_between_two_solutions():
     large = synthetic_data(alpha=1.0, beta=1.0, num_clients=250, num_samples=5000, seed=1)
     times = {"compute_time": np.linspace(0.1, 2.0, 250), "upload_time": np.linspace(1.5, 0.2, 250)}
-    carried_over(lambda: simulation(large, times, {}, rounds=25), (4, 5, 11, 18))
+    goes_on_alike(lambda: simulation(large, times, {}, rounds=25), (4, 5, 11, 18))
 
 
 @pytest.mark.parametrize("options", [{}, {"largest_factor": math.inf}], ids=["in turn", "by chance"])
 def test_a_fleet_of_which_not_everyone_is_looked_at_is_carried_over(monkeypatch, options):
-    monkeypatch.setattr("fedtempo.policies.tempo.LARGE_FLEET", {True: 100, False: 100})
+    for name in ("LARGE_FLEET_IN_TURN", "LARGE_FLEET_BY_CHANCE"):
+        monkeypatch.setattr(f"fedtempo.policies.tempo.constants.{name}", 100)
     monkeypatch.setattr("fedtempo.theory.turns.NEAR", 40)
     large = synthetic_data(alpha=1.0, beta=1.0, num_clients=250, num_samples=5000, seed=1)
     times = {"compute_time": np.linspace(0.1, 2.0, 250), "upload_time": np.linspace(1.5, 0.2, 250)}
-    carried_over(lambda: simulation(large, times, options, rounds=25), (4, 5, 11, 18))
-
-
-def carried_over(new, stops):
-    whole = list(new().rounds())
-    for stop in stops:
-        first = new()
-        rounds = first.rounds()
-        begun = [next(rounds) for _ in range(stop)]
-        values, arrays = first.state()
-        second = new()
-        second.restore(
-            json.loads(json.dumps(values, allow_nan=False)), {name: array.copy() for name, array in arrays.items()}
-        )
-        assert begun + list(second.rounds()) == whole
+    goes_on_alike(lambda: simulation(large, times, options, rounds=25), (4, 5, 11, 18))
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another():

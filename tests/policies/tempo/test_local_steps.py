@@ -1,6 +1,5 @@
 """The choice of local steps: it finds the best of a path whose shape is known, and brings any start to it."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +7,17 @@ import pytest
 
 from fedtempo import simulate
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.policies.local_steps import FEWEST, LocalSteps
 from fedtempo.policies.policy import RoundPlan
-from support.rounds import report_of
+from fedtempo.policies.tempo.constants import FEWEST_STEPS
+from fedtempo.policies.tempo.local_steps import LocalSteps, LocalStepsState
+from support.rounds import carry_over, report_of
 
 COHERENCE = 40.0
 GRADIENT, STEP_SIZE = 3.0, 0.01
+
+
+def steps_of(**how):
+    return LocalSteps(LocalStepsState(), **{"synchronous": False} | how)
 
 
 def updates(steps, *, compute, upload, failed=()):
@@ -35,16 +39,16 @@ def way_in_a_second(steps, compute, upload, usual):
 @pytest.mark.parametrize("usual", [5, 50, 400])
 @pytest.mark.parametrize(("compute", "upload"), [(1.0, 1.0), (0.1, 2.0), (20.0, 1.0)])
 def test_no_other_number_of_steps_makes_more_way(usual, compute, upload):
-    choice = LocalSteps(synchronous=False)
+    choice = steps_of()
     choice.observe(updates([usual, 2 * usual, usual], compute=compute, upload=2 * upload), total_bandwidth=2.0)
-    others = np.arange(FEWEST, 10 * usual + 1)
+    others = np.arange(FEWEST_STEPS, 10 * usual + 1)
     way = way_in_a_second(choice.best(usual), compute, upload, usual)
     assert way >= 0.999 * way_in_a_second(others, compute, upload, usual).max()
 
 
 def test_a_synchronous_round_waits_for_the_slowest_and_carries_all():
     report = updates([50, 50, 50], compute=[1.0, 2.0, 4.0], upload=[1.0, 1.0, 2.0])
-    choices = [LocalSteps(synchronous=synchronous) for synchronous in (True, False)]
+    choices = [steps_of(synchronous=synchronous) for synchronous in (True, False)]
     for choice in choices:
         choice.observe(report, total_bandwidth=1.0)
     expected = [(COHERENCE * 50 * ratio) ** 0.5 for ratio in (4.0 / 4.0, (4 / 3) / (7 / 3))]
@@ -54,14 +58,14 @@ def test_a_synchronous_round_waits_for_the_slowest_and_carries_all():
 def test_momentum_shortens_the_coherence():
     report, chosen = updates([50], compute=1.0, upload=1.0), []
     for momentum in (0.0, 0.75):
-        choice = LocalSteps(synchronous=False, server_momentum=momentum)
+        choice = steps_of(server_momentum=momentum)
         choice.observe(report, total_bandwidth=1.0)
         chosen.append(choice.best(50))
     assert chosen[0] == pytest.approx(2 * chosen[1], abs=1)
 
 
 def test_nothing_is_learned_from_those_who_failed_or_ran_one_step():
-    choice = LocalSteps(synchronous=False)
+    choice = steps_of()
     choice.observe(updates([50, 1], compute=1.0, upload=1.0, failed=[0]), total_bandwidth=1.0)
     assert choice.best(50) == 50
     choice.observe(updates([50, 1], compute=0.0, upload=1.0), total_bandwidth=1.0)
@@ -69,14 +73,13 @@ def test_nothing_is_learned_from_those_who_failed_or_ran_one_step():
 
 
 def test_where_others_run_one_step_two_are_run_to_learn_from():
-    assert LocalSteps(synchronous=False).best(1) == 2
+    assert steps_of().best(1) == 2
 
 
 def test_what_was_learned_is_carried_over():
-    first, second = LocalSteps(synchronous=False), LocalSteps(synchronous=False)
+    first, second = steps_of(), steps_of()
     first.observe(updates([20, 30], compute=1.0, upload=3.0), total_bandwidth=1.0)
-    second.restore(json.loads(json.dumps(first.state())))
-    assert second.best(50) == first.best(50) != 50
+    assert carry_over(first, second).best(50) == first.best(50) != 50
 
 
 @pytest.mark.parametrize("overlap", [True, False])

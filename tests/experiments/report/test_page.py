@@ -1,4 +1,4 @@
-"""The report: its numbers are those of the records, and its page needs nothing else."""
+"""The page: its numbers are those of the records, and it needs nothing else."""
 
 import html
 import json
@@ -14,13 +14,12 @@ from fedtempo import InputError
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.comparison import Target
-from fedtempo.experiments.figures import styles
-from fedtempo.experiments.report import as_toml, write_report
-from fedtempo.experiments.report_data import choose_target, headline, plot_data, sections
+from fedtempo.experiments.report.page import render, report, write_report
 from fedtempo.experiments.results import read_runs
-from support.reports import TARGET, run_small, times_of, written
+from support.reports import TARGET, run_small, with_header, written
 
 pytest.importorskip("plotly")
+pytest.importorskip("jinja2")
 
 
 def without_plotly(page):
@@ -39,6 +38,18 @@ def seconds_to(folder, loss):
             if line["loss"] <= loss:
                 return taken, pilots
     return None, pilots
+
+
+def test_a_page_is_a_value_that_says_and_shows_all(runs):
+    page = report(runs, TARGET)
+    assert (page.title, page.lead) == ("small", "4 runs of 1 experiment. Times are simulated seconds of training.")
+    (section,) = page.sections
+    assert (len(section.headlines), len(section.tables), section.problems) == (1, 1, None)
+    assert section.piloted
+    assert section.evaluated
+    assert list(section.styles) == [group.name for group in section.plots.groups] == ["proposed", "uniform"]
+    assert dict(section.facts)["Seeds"] == "proposed: 0–1; uniform: 0–1"
+    assert render(page) == render(report(runs, TARGET))
 
 
 def test_the_table_has_the_numbers_of_the_records(folder, runs, tmp_path):
@@ -66,57 +77,6 @@ def test_runs_that_miss_the_target_are_counted_and_bounds_are_called_bounds(runs
     assert f"<td>&gt; {given:,.0f}</td>" in page
 
 
-def ended_at(run, **stop):
-    return replace(run, header=run.header | {"config": run.header["config"] | {"stop": stop}})
-
-
-def test_who_takes_pilots_for_granted_is_told_apart(runs, tmp_path):
-    times = {"oracle": times_of("oracle", 1.0, oracle=True), "uniform": times_of("uniform", 300.0)}
-    assert headline(times, TARGET) == "uniform reached loss 1.95 after 300 s in the mean of 3 seeds."
-    times["proposed"] = times_of("proposed", 200.0, pilots=200.0)
-    said = headline(times, TARGET)
-    assert said.startswith("uniform was first at loss 1.95 after 300 s, pilots counted, in the mean of 3 seeds.")
-    assert said.endswith("With all pilots left out, proposed would be first, after 200 s.")
-    alone = {label: times_of(label, seconds, oracle=True) for label, seconds in (("K = 1", 9.0), ("K = 2", 8.0))}
-    assert headline(alone, TARGET).startswith("K = 2 was first at loss 1.95 after 8.00 s, pilots taken for granted,")
-    named = [
-        replace(run, header=run.header | {"policy": "proposed-oracle"}, policy="proposed-oracle")
-        if run.policy == "uniform"
-        else run
-        for run in runs
-    ]
-    page = written(named, tmp_path, TARGET)
-    rows = re.findall(r"<tr[^>]*><th[^>]*><svg.*?</svg>(.*?)</th>(.*?)</tr>", page)
-    assert [name for name, _ in rows] == ["proposed", "proposed-oracle"]
-    told = re.findall(r"<td>(.*?)</td>", rows[1][1])
-    assert [*told[:3], told[4]] == ["-", "-", "-", "taken for granted"]
-    assert "±" in told[5]
-    assert "Below all others, with pilots taken for granted: proposed-oracle." in page
-
-
-def test_runs_with_other_targets_share_the_easiest_and_are_not_called_equal(runs, tmp_path):
-    ends = {"proposed": {"target_loss": 1.9, "target_accuracy": 0.5}, "uniform": {"target_loss": 1.95, "max_rounds": 9}}
-    mixed = [ended_at(run, **ends[run.policy]) for run in runs]
-    assert choose_target(mixed) == Target(loss=1.95)
-    assert choose_target([ended_at(run, target_loss=1.9, target_accuracy=0.7) for run in runs[:1]] + mixed[:2]) == (
-        Target(loss=1.9, accuracy=0.5)
-    )
-    shorter = ended_at(replace(runs[2], records=runs[2].records[:-1]), target_loss=2.5)
-    (section,) = sections([*runs, shorter, runs[0]])
-    assert (section.duplicates, section.other_ends, len(section.runs)) == (1, 1, 4)
-    page = written([*runs, shorter, runs[0]], tmp_path)
-    assert "1 run given twice, each counted once. 1 run with another end left out: longer ones" in page
-
-
-def test_runs_of_different_fleets_share_no_scatter_plot(runs, tmp_path):
-    run_small(tmp_path, policies=["uniform"], seeds=[0], over={"data": {"clients": 12}})
-    both = [*runs, *read_runs([tmp_path])]
-    (section,) = sections(both)
-    assert list(section.groups)[-1] == "uniform, data.clients 12"
-    assert plot_data(section, styles(section.groups))["fleet"] is None
-    assert "there is no one fleet to show" in written(both, tmp_path)
-
-
 def test_nothing_comes_from_elsewhere_and_equal_runs_give_equal_bytes(runs, tmp_path):
     page = written(runs, tmp_path)
     own = without_plotly(page)
@@ -132,10 +92,7 @@ def test_nothing_comes_from_elsewhere_and_equal_runs_give_equal_bytes(runs, tmp_
 
 
 def test_names_are_text(runs, tmp_path):
-    named = [
-        replace(run, header=run.header | {"experiment": "<b>x</b>"}, policy=f"</script><i>{run.policy}</i>")
-        for run in runs
-    ]
+    named = [replace(with_header(run, experiment="<b>x</b>"), policy=f"</script><i>{run.policy}</i>") for run in runs]
     page = written(named, tmp_path)
     assert "<b>x</b>" not in page
     assert "&lt;b&gt;x&lt;/b&gt;" in page
@@ -148,7 +105,7 @@ def test_the_page_tells_how_to_run_it_again_to_the_byte(folder, runs, tmp_path, 
 
     page = written(runs, tmp_path)
     config, commands = (html.unescape(text) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL))
-    assert tomllib.loads(config) == runs[0].header["config"]
+    assert tomllib.loads(config) == runs[0].header.config
     assert commands.splitlines() == [
         f"fedtempo run CONFIG --policy {policy} --seed {seed}" for policy in ("proposed", "uniform") for seed in (0, 1)
     ]
@@ -158,16 +115,8 @@ def test_the_page_tells_how_to_run_it_again_to_the_byte(folder, runs, tmp_path, 
         main([*commands.splitlines()[1].split()[1:], "-o", "again"])
     assert ended.value.code == 0
     assert (tmp_path / "again" / RECORDS).read_bytes() == (folder / "proposed1" / RECORDS).read_bytes()
-    assert runs[0].header["data_checksum"] in page
+    assert runs[0].header.data_checksum in page
     assert f"numpy {np.__version__}" in page
-
-
-def test_tables_become_toml():
-    table = {
-        "name": 'a "b" \\ \n ü', "on": True, "x": 1e-9, "far": float("inf"), "none": [], "empty": {},
-        "list": [1, 2.5, "c", [{"kind": "d"}]], "deep": {"er": {"n": 1}, "odd key": 2}, "1.5": {"é": {"y": -3}},
-    }  # fmt: skip
-    assert tomllib.loads(as_toml(table)) == table
 
 
 def test_runs_that_failed_are_listed(runs, tmp_path):

@@ -17,15 +17,15 @@ WHY = {"diverged": "diverged", "target": "ended at another target", None: "not f
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """A table, and the style of the policy in each row."""
+class TargetTable:
+    """What policies took to a target, and the style of the policy in each row."""
 
     name: str
     table: Table
     styles: tuple[Style, ...]
 
 
-def rank(section: SectionRuns, target: Target, look: Mapping[str, Style]) -> Ranking:
+def target_table(section: SectionRuns, target: Target, look: Mapping[str, Style]) -> TargetTable:
     """Return what each policy took to a target, pilots counted; those who take them for granted stand below."""
     times = times_to(section.runs, target)
     counted = {label: one.with_pilots() for label, one in times.items()}
@@ -41,7 +41,7 @@ def rank(section: SectionRuns, target: Target, look: Mapping[str, Style]) -> Ran
         notes=[INTERVALS + below],
         marked=None if first is None else order.index(first.policy),
     )
-    return Ranking(f"Time to {target}", table, tuple(look[label] for label in order))
+    return TargetTable(f"Time to {target}", table, tuple(look[label] for label in order))
 
 
 def _columns(how: str) -> list[Column]:

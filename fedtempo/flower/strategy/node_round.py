@@ -1,0 +1,182 @@
+"""A round of Flower nodes that has begun: it can be asked, and then trained."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedtempo.checks import Integers, Vector
+from fedtempo.engine.clients import Conditions, Outcome, Start
+from fedtempo.flower.strategy.assignment import Assignment, ClientReport, assign
+from fedtempo.flower.strategy.failures import Failure, FailureKind
+from fedtempo.flower.strategy.messages import UPDATE_NORM
+from fedtempo.flower.strategy.messenger import Reply
+from fedtempo.flower.strategy.notes import STALENESS, round_note
+from fedtempo.flower.strategy.results import local_result, own_metrics
+from fedtempo.flower.strategy.uplink import cohort_bandwidth, cohort_mode
+from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
+
+if TYPE_CHECKING:
+    from fedtempo.flower.strategy.nodes import FlowerClients
+
+PROBE_SHARE = 0.5  # of the deadline, to answer what a policy asks; the rest is for those who are chosen then
+
+
+@dataclass(frozen=True, slots=True)
+class RoundClock:
+    """Since when a round counts, on the monotonic clock."""
+
+    began: float  # while clients are in flight, the end of the round before
+    looked: float  # when the server began to work on the round
+
+    def seconds(self, ended: float, reports: Sequence[ClientReport]) -> float:
+        """Return what the round took, without the time in which all had arrived already and the server was busy."""
+        waited_for = [one for one in reports if one.sent is not None]
+        ready = max((one.arrived or ended for one in waited_for), default=self.looked)
+        return ended - self.began - max(self.looked - max(ready, self.began), 0.0)
+
+
+class NodeRound:
+    """A round under way."""
+
+    def __init__(self, clients: "FlowerClients", start: Start, clock: RoundClock, conditions: Conditions) -> None:
+        """Take the clients, from where they start, since when the round counts, and who is available."""
+        self.clients, self.start, self.clock, self.conditions = clients, start, clock, conditions
+        self.dispatch, self.fleet, self.training = clients.dispatch, clients.fleet, clients.training
+        self._kept: dict[int, dict[str, float]] = {}  # what clients measured that keep an update until it is fetched
+
+    def ask(self, probe: Probe) -> Vector:
+        """Ask for losses, or for the norms of updates that clients keep; NaN for who does not answer."""
+        start, seconds = self.start, PROBE_SHARE * self.clients.deadline
+        if probe.ask == "loss":
+            return self.dispatch.losses(probe.clients, start, seconds)
+        assignments = assign(
+            start,
+            probe.clients,
+            local_steps=self.training.local_steps,
+            step_size=start.step_size,
+            schedule=start.step_size,
+            bandwidth=self.fleet.total_bandwidth,
+        )
+        self._kept = self.dispatch.train_and_keep(assignments, start, seconds)
+        return np.array([self._kept.get(one, {}).get(UPDATE_NORM, np.nan) for one in probe.clients.tolist()])
+
+    def train(self, plan: RoundPlan) -> Outcome:
+        """Send all members their assignments, and wait for them until the deadline."""
+        clients, schedule = self.clients, self.start.step_size * plan.step_factor
+        steps = np.full(len(plan.members), self.training.local_steps if plan.local_steps is None else plan.local_steps)
+        assignments = assign(
+            self.start,
+            plan.members,
+            local_steps=steps,
+            step_size=schedule if plan.step_size is None else plan.step_size,
+            schedule=schedule,
+            bandwidth=self._bandwidth(plan, steps),
+            kept=self._kept,
+        )
+        clients.uplink.allot(assignments, cohort_mode(self.fleet, self.training, plan))
+        sent = self.dispatch.send(assignments, self.start, together=True)
+        limit = clients.deadline if plan.deadline is None else min(plan.deadline, clients.deadline)
+        reports = self.dispatch.collect(sent, self.clock.began + limit - time.monotonic(), self._kept)
+        return self._outcome(plan, self.dispatch.judge.refuse_absurd(reports))
+
+    def train_some(self, plan: BufferedPlan) -> Outcome:
+        """Send some clients their assignments, and wait for the first updates of all that are in flight."""
+        clients, start, schedule = self.clients, self.start, self.start.step_size * plan.step_factor
+        assignments = assign(
+            start,
+            plan.start,
+            local_steps=self.training.local_steps if plan.local_steps is None else plan.local_steps,
+            step_size=schedule,
+            schedule=schedule,
+            bandwidth=self.fleet.total_bandwidth,
+            weights=plan.weights,
+        )
+        clients.uplink.allot(assignments, "shared")
+        clients.sent |= self.dispatch.send(assignments, start)
+        landed = [*self._lost(schedule), *self._arrivals(plan.wait_for)]
+        staleness = [start.round_index - one.assignment.version for one in landed]
+        weights = np.array([one.assignment.weight for one in landed])
+        arrived = RoundPlan(
+            members=np.array([one.client for one in landed], dtype=np.int64),
+            weights=weights * (1.0 + np.array(staleness)) ** -plan.staleness_exponent,
+            note={**(plan.note or {}), STALENESS: staleness},
+        )
+        return self._outcome(arrived, landed)
+
+    def start_again(self, start: Start) -> "NodeRound":
+        """Return the round from w₀, with nobody in flight; its clock runs on."""
+        self.clients.start_again()
+        return NodeRound(self.clients, start, self.clock, self.clients.conditions())
+
+    def _bandwidth(self, plan: RoundPlan, steps: Integers) -> Vector:
+        if plan.bandwidth is not None:
+            return plan.bandwidth
+        return cohort_bandwidth(self.fleet, self.training, plan.members, steps)
+
+    def _lost(self, schedule: float) -> list[ClientReport]:
+        """Report those who were in flight when an earlier process ended, once."""
+        lost, self.clients.lost = self.clients.lost, []
+        nothing = Assignment(
+            client=0, model=self.start.model, local_steps=1, step_size=schedule, schedule=schedule, bandwidth=1.0
+        )
+        failure = Failure(FailureKind.LOST)
+        return [ClientReport(assignment=replace(nothing, client=one), sent=None, failure=failure) for one in lost]
+
+    def _arrivals(self, wait_for: int) -> list[ClientReport]:
+        """Wait for so many updates of those in flight, or for all; return them, and those who failed meanwhile.
+
+        The first updates of a run are judged together, once there are enough to tell a usual size from an absurd one.
+        """
+        sent, judge = self.clients.sent, self.dispatch.judge
+        landed, unjudged, taken = dict[int, ClientReport](), list[ClientReport](), 0
+        while sent and taken < wait_for:
+            for one in self._next_reports():
+                landed[one.client] = one
+                if one.update is not None:
+                    unjudged.append(one)
+            if judge.can_judge(len(unjudged)) or not sent:
+                judged = judge.refuse_absurd(unjudged)
+                landed |= {one.client: one for one in judged}
+                taken += sum(one.update is not None for one in judged)
+                unjudged = []
+        return list(landed.values())
+
+    def _next_reports(self) -> list[ClientReport]:
+        """Wait for the next replies of those in flight, or until one of them has missed its deadline."""
+        sent, messenger, deadline = self.clients.sent, self.dispatch.messenger, self.clients.deadline
+        next_end = min(one.at for one in sent.values()) + deadline
+        waiting = {message: one.client for message, one in sent.items()}
+        replies = messenger.arrived(waiting, max(next_end - time.monotonic(), 0.0))
+        late = [message for message, one in sent.items() if one.at + deadline <= time.monotonic()]
+        messenger.forget(late)
+        found: dict[str, Reply | None] = {**dict.fromkeys(late), **{reply.message_id: reply for reply in replies}}
+        return [self.dispatch.read(sent.pop(message), reply) for message, reply in found.items()]
+
+    def _outcome(self, plan: RoundPlan, reports: list[ClientReport]) -> Outcome:
+        """Return what came of the round."""
+        clients, ended = self.clients, time.monotonic()
+        clients.last_end = ended
+        seconds = self.clock.seconds(ended, reports)
+        clients.check_fruitless(reports)
+        uploads = clients.uplink.measured(reports)
+        steps = np.array([one.assignment.local_steps for one in reports], dtype=np.int64)
+        work, reported = steps / self.training.local_steps, [one.compute_seconds for one in reports]
+        seconds_each = np.array([np.nan if one is None else one for one in reported])
+        compute_time = np.where(np.isnan(seconds_each), self.fleet.compute_time[plan.members], seconds_each / work)
+        clients.metrics = own_metrics(reports, self.fleet)
+        return Outcome(
+            plan=replace(plan, note=round_note(plan.note, reports, uploads, self.clock.began)),
+            result=local_result(reports, self.dispatch.judge),
+            step_size=np.array([one.assignment.step_size for one in reports]),
+            schedule=np.array([one.assignment.schedule for one in reports]),
+            local_steps=steps,
+            compute_time=compute_time,
+            upload_time=clients.uplink.upload_times(
+                reports, uploads, compute_time * work, self.fleet.upload_time[plan.members]
+            ),
+            failed=np.array([one.update is None for one in reports], dtype=bool),
+            seconds=seconds,
+        )

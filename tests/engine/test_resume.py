@@ -1,0 +1,147 @@
+"""A run that is stopped after any round and carried over by its states ends with the bytes of one never stopped.
+
+The states hold nothing else: with any one field left out on the way, some run ends otherwise.
+"""
+
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from fedtempo import Fleet
+from fedtempo.data.synthetic import synthetic_data
+from fedtempo.engine.loop import Loop, LoopSettings
+from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.policies.registry import BUILT_IN
+from fedtempo.simulator.absences import WithAbsences
+from fedtempo.simulator.channel import StaticChannel, UnknownTimes
+from fedtempo.simulator.fading import FadingChannel
+from fedtempo.simulator.problem import Problem, make_trainer
+from fedtempo.simulator.simulated_clients import SimulatedClients
+from fedtempo.simulator.simulation import RunSettings, make_simulation
+from support.resuming import (
+    BufferedWorkers,
+    UnreliableClients,
+    all_fields,
+    carried_over,
+    changed_fields,
+    lines,
+    states_of,
+)
+
+SIZE, ROUNDS, SEED = 9, 16, 4
+AFTER = (1, 4, 9, 13)  # rounds, after which a run is stopped
+DATA = synthetic_data(alpha=1.0, beta=1.0, num_clients=SIZE, num_samples=900, seed=1)
+COMPUTE, UPLOAD = np.linspace(0.1, 2.0, SIZE), np.linspace(1.5, 0.2, SIZE)
+FLEET = Fleet(DATA.data_share, 1.0, COMPUTE, UPLOAD)
+FADING = FadingChannel(COMPUTE, UPLOAD, correlation=0.6, seed=2)
+CHANNELS = {
+    "static": StaticChannel(COMPUTE, UPLOAD),
+    "fading": FADING,
+    "unknown": UnknownTimes(FADING),
+    "absences": WithAbsences(UnknownTimes(FADING), present_share=0.7, seed=3, absence_rounds=2.0),
+}
+OPTIONS = {
+    "proposed": {"losses": [2.25, 2.2], "max_rounds": 4},
+    "statistical": {"losses": [2.25, 2.2], "max_rounds": 4},
+    "proposed-oracle": {"beta_over_alpha": 0.1},
+    "oort": {"window": 3, "most_picks": 3},
+    "tifl": {"interval": 3, "credits": 3, "tiers": 3},
+}
+TEMPO = {
+    "tempo, rounds": {"overlap": False},
+    "tempo, no memory": {"memory": False},
+    "tempo, small memory": {"memory_bits": 8},
+    "tempo, unbiased": {"largest_factor": float("inf")},
+    "tempo, rounds, unbiased": {"overlap": False, "largest_factor": float("inf")},
+    "tempo, steps": {"choose_local_steps": True},
+    "tempo, rounds, steps": {"overlap": False, "choose_local_steps": True},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run to stop and carry over."""
+
+    policy: str
+    options: dict = field(default_factory=dict)
+    channel: str = "absences"
+    training: dict = field(default_factory=dict)
+    stop: dict = field(default_factory=lambda: {"max_rounds": ROUNDS})
+    unreliable: bool = False
+
+    def make(self, *, again=False):
+        """Return the run at its start; ``again``: as another process would, which does not know w₀."""
+        usual = {"cohort_size": 3, "local_steps": 4, "step_size": 0.03, "schedule": "constant", "evaluate_every": 3}
+        training = TrainingSettings(**usual | self.training)
+        problem = Problem(DATA, make_trainer("softmax", DATA), FLEET, CHANNELS[self.channel])
+        settings = RunSettings(
+            policy=self.policy, options=self.options, training=training, stop=StopSettings(**self.stop), seed=SEED
+        )
+        first = problem.initial_model(SEED)
+        workers = BufferedWorkers(problem.trainer, problem.batches(training, SEED), first=first, again=again)
+        clients = (UnreliableClients if self.unreliable else SimulatedClients)(
+            workers=workers, samples=DATA.sizes, fleet=FLEET, channel=problem.channel, training=training
+        )
+        made = make_simulation(problem, settings)
+        loop = LoopSettings(fleet=FLEET, policy=made.policy, training=training, stop=settings.stop, seed=SEED)
+        return Loop(loop, clients, first + again, np.full(2, 0.1 + again))
+
+
+POLICIES = {name: Case(name, OPTIONS.get(name, {})) for name in BUILT_IN}
+POLICIES |= {name: Case("tempo", options) for name, options in TEMPO.items()}
+SETTINGS = {
+    "failures": {"unreliable": True},
+    "momentum": {"training": {"server_momentum": 0.8}},
+    "memory": {"training": {"server_memory": True}},
+    "fading": {"channel": "fading"},
+    "unknown": {"channel": "unknown"},
+    "long": {"channel": "static", "training": {"step_size": 0.3}, "stop": {"max_rounds": 40}},
+    "to targets": {"stop": {"max_rounds": ROUNDS, "target_loss": 2.2, "target_accuracy": 0.99}},
+    "diverging": {"training": {"step_size": 30.0, "evaluate_every": 2}},
+}
+
+
+def cases_of(case):
+    """The run as it is, and under other settings."""
+    return {"": case} | {name: replace(case, **changed) for name, changed in SETTINGS.items()}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("setting", ["", *SETTINGS])
+def test_a_run_carried_over_after_any_round_ends_with_the_same_bytes(name, setting):
+    case = cases_of(POLICIES[name])[setting]
+    whole = list(lines(case.make()))
+    for after in range(0, len(whole), 4 if setting else 1):
+        assert carried_over(case.make, after) == whole, f"after {after} rounds"
+
+
+@pytest.fixture(scope="module")
+def noticed():
+    """Fields of states that some run ends otherwise without, and all that there are."""
+    found, known = set(), set()
+    for policy in POLICIES.values():
+        for case in cases_of(policy).values():
+            whole, fresh = list(lines(case.make())), states_of(case.make(again=True))
+            known |= all_fields(fresh)
+            for after in AFTER:
+                stopped = case.make()
+                list(islice(lines(stopped), after))
+                for path, name in changed_fields(states_of(stopped), fresh):
+                    if name not in found and is_noticed(case, after, path, whole):
+                        found.add(name)
+    return found, known
+
+
+def is_noticed(case, after, path, whole):
+    try:
+        return carried_over(case.make, after, path) != whole
+    except (ArithmeticError, ValueError, IndexError, KeyError, TypeError, RuntimeWarning):
+        return True
+
+
+def test_no_state_holds_a_field_that_makes_no_difference(noticed):
+    found, known = noticed
+    assert sorted(known - found) == []
+    assert len(known) > 50

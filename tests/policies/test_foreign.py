@@ -1,0 +1,100 @@
+"""Policies that users write: with their own way to go on after a stop, or none, and what an engine sees of them."""
+
+import numpy as np
+import pytest
+
+from fedtempo.policies.foreign import ForeignPolicy, adopt
+from fedtempo.policies.policy import Policy, PolicySetting, RoundPlan, Stateless
+from fedtempo.policies.registry import make
+from fedtempo.policies.tempo import Tempo
+from support.rounds import carry_over, context, equal_fleet
+from support.simulations import goes_on_alike, loop_of
+
+
+class LongestUnseen:
+    """Take the clients that have not trained for longest: as the documents have it."""
+
+    def __init__(self, setting):
+        self.share, self.size = setting.fleet.data_share, setting.cohort_size
+        self.last = np.full(len(setting.fleet), -1)
+
+    def plan(self, context):
+        there = context.there(self.last.size)
+        members = np.sort(there[np.argsort(self.last[there], kind="stable")[: self.size]])
+        return RoundPlan(members=members, weights=self.share[members] / self.share[members].sum())
+
+    def observe(self, report):
+        self.last[report.plan.members] = report.round_index
+
+    def state(self):
+        return {"last": self.last.tolist()}
+
+    def restore(self, state):
+        self.last = np.array(state["last"])
+
+
+class Simple:
+    """The least that there can be."""
+
+    def plan(self, context):
+        return RoundPlan(members=[0], weights=[1.0])
+
+    def observe(self, report):
+        pass
+
+
+class Remembering(Simple):
+    """Counts on the server's memory, and has a state that is its own affair."""
+
+    server_memory, memory_bits, state = True, 8, "calm"
+
+
+def setting(size=4):
+    return PolicySetting(fleet=equal_fleet(size), cohort_size=2)
+
+
+def test_a_policy_with_state_and_restore_goes_on_after_a_stop(data, times):
+    loop = loop_of(data, times, LongestUnseen)
+    assert loop.resumable
+    goes_on_alike(lambda: loop_of(data, times, LongestUnseen))
+
+
+def test_what_is_not_json_is_not_carried_over():
+    class Broken(LongestUnseen):
+        def state(self):
+            return {"last": self.last}
+
+    with pytest.raises(TypeError, match="JSON"):
+        _ = make(Broken, setting()).state
+
+
+def test_a_policy_without_them_starts_again(data, times):
+    for policy in (Simple(), Remembering()):
+        assert make(policy, setting()).state is None
+        assert not loop_of(data, times, policy).resumable
+
+
+def test_an_engine_sees_the_same_of_every_policy():
+    plain, remembering = make(Simple(), setting()), make(Remembering(), setting())
+    assert isinstance(plain, Policy)
+    assert (plain.server_memory, plain.memory_bits) == (False, 32)
+    assert (remembering.server_memory, remembering.memory_bits) == (True, 8)
+    assert plain.plan(context()).members.tolist() == [0]
+
+
+def test_our_own_and_those_that_inherit_are_taken_as_they_are():
+    class Mine(Stateless):
+        def plan(self, context):
+            return RoundPlan(members=[1], weights=[1.0])
+
+    for policy in (Mine(), Tempo(setting())):
+        assert adopt(policy) is policy
+        assert adopt(ForeignPolicy(policy)).plan(context()) is not None
+    assert carry_over(Mine(), Mine()).plan(context()).members.tolist() == [1]
+
+
+def test_learned_by_one_and_carried_over_to_another():
+    first, second = (make(LongestUnseen, setting()) for _ in range(2))
+    first.policy.last[:] = [5, 0, 5, 1]
+    assert second.plan(context()).members.tolist() == [0, 1]
+    assert carry_over(first, second).plan(context()).members.tolist() == [1, 3]
