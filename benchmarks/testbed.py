@@ -26,11 +26,11 @@ import numpy as np
 import psutil
 
 from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.experiments.tables import markdown
 from fedtempo.files import whole_file
 from fedtempo.flower.testbed.federation import Testbed, TestbedSettings
 from fedtempo.flower.testbed.report import report_on, summary_of
 from fedtempo.flower.testbed.watched import ProcessError
+from fedtempo.tables.table import Table
 
 ROOT = Path(__file__).parents[1]
 COHORT_SIZE, MEGABYTE = 4, 1_000_000
@@ -95,7 +95,7 @@ def links(folder: str) -> str:
         "10 nodes, K = 4, 1 MB, 20 rounds, the same cohorts on each link. Ends apart: between the first and the last "
         "upload of a round, over the time of the last since the round began. The last upload ends so long after nodes "
         "began to compute, in the mean of rounds. Overhead: the round less the longest computing and upload.\n\n"
-        + markdown(headings, rows)
+        + str(Table.from_rows(headings, rows))
     )
 
 
@@ -134,7 +134,7 @@ def sizes(folder: str) -> str:
         "nodes", "until all are there (s)", "cores in use while nothing runs", "memory (GiB)",
         "uploads off the predicted time: median", "engine's overhead of a round (s)",
     ]  # fmt: skip
-    return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + markdown(headings, rows)
+    return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + str(Table.from_rows(headings, rows))
 
 
 def _idle(bed: Testbed) -> float:
@@ -177,7 +177,7 @@ def policies(folder: str, runs: int) -> str:
     return (
         f"10 nodes, Setup 1's data, K = 4, 1 MB, a shared link, real seconds, {runs} runs of each policy. Uploading: "
         "some upload is under way. Computing alone: no upload, but some node computes. Engine: the rest, in which "
-        "Flower starts processes and passes messages on.\n\n" + markdown(headings, rows)
+        "Flower starts processes and passes messages on.\n\n" + str(Table.from_rows(headings, rows))
     )
 
 
@@ -254,7 +254,7 @@ def faults(folder: str, seed: int) -> str:
     ]
     return (
         f"10 nodes, K = 4, deadline {DEADLINE:g} s, seed {seed}.\n\n" + "\n".join(said) + "\n\n"
-        + markdown(["round", "clients", "seconds", "failed"], rows)
+        + str(Table.from_rows(["round", "clients", "seconds", "failed"], rows))
     )  # fmt: skip
 
 

@@ -74,7 +74,9 @@ def test_help_and_error_say_what_can_be_reproduced(capsys):
     assert command("reproduce", "--help") == 0
     shown = capsys.readouterr().out
     assert command("reproduce", "setup9") == 2
-    for text in (shown, capsys.readouterr().err):
+    error = capsys.readouterr().err
+    assert error.startswith("fedtempo: WHAT must be one of ")
+    for text in (shown, error):
         assert all(part in text for part in PARTS_OF_PAPER)
 
 
