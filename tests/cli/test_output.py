@@ -1,11 +1,13 @@
-"""What the command line prints and writes: no file overwritten by mistake, and how far a grid is when it is stopped."""
+"""What the command line prints and writes: no file overwritten by mistake, options named, Ctrl-C in one sentence."""
 
+import os
 import signal
 
 import pytest
 
 import fedtempo.cli
-from fedtempo.experiments import grid, reproduce, runner
+from fedtempo.experiments.processes import compute
+from fedtempo.experiments.reproduce import PARTS_OF_PAPER
 from support.runs import SMALL, command
 
 
@@ -75,7 +77,7 @@ def test_help_and_error_say_what_can_be_reproduced(capsys):
     error = capsys.readouterr().err
     assert error.startswith("fedtempo: WHAT must be one of ")
     for text in (shown, error):
-        assert all(part in text for part in reproduce.PARTS_OF_PAPER)
+        assert all(part in text for part in PARTS_OF_PAPER)
 
 
 @pytest.mark.parametrize(("name", "said"), [("compare", "a TOML file"), ("report", "Folders of runs"), ("run", "TOML")])
@@ -93,10 +95,10 @@ def test_what_stands_for_a_default_is_not_lost(capsys):
 
 def test_ctrl_c_in_a_grid_says_how_far_it_is_and_where(config, tmp_path, monkeypatch, capsys):
     def interrupted(runs, jobs, show_end):
-        runner.run(runs[0])
+        compute(runs[0], os.getpid())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(grid, "run_here", interrupted)
+    monkeypatch.setattr("fedtempo.experiments.grid.run_here", interrupted)
     assert command("compare", config, "--policies", "uniform,weighted", "--seeds", 2, "-o", tmp_path / "runs") == 130
     where = tmp_path / "runs" / "small" / "paper"
     assert capsys.readouterr().err == (
