@@ -28,7 +28,7 @@ def report(
 
     stop_options(target_loss=target_loss, target_accuracy=target_accuracy)
     check_outputs(None, output)
-    check_ending("--output", output, HTML)
+    check_ending("output", output, HTML)
     check_report()
     wanted = Target(loss=target_loss, accuracy=target_accuracy)
     with run_notices():

@@ -25,7 +25,7 @@ class PlannedRun:
     experiment: Experiment  # whose problem it trains on
     settings: RunSettings
     header: Header
-    folder: Path  # absolute: workers find it, wherever they were started
+    folder: Path  # absolute in a grid: workers find it, wherever they were started
 
     @property
     def policy(self) -> str:
@@ -51,7 +51,7 @@ class PlannedRun:
 def plan_run(experiment: Experiment, policy: str, seed: int, folder: Path) -> PlannedRun:
     """Return one run into a folder of its own."""
     settings, header = run_settings(experiment, policy, seed), make_header(experiment, policy, seed)
-    return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder.absolute())
+    return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder)
 
 
 def plan_runs(experiment: Experiment, policies: Sequence[str], seeds: Sequence[int], root: Path) -> list[PlannedRun]:

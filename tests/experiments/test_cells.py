@@ -8,11 +8,11 @@ import pytest
 from fedtempo.experiments.cells import factor, interval, mean_seconds, pilots, rounds, seconds
 from fedtempo.experiments.comparison import Target, times_to
 from fedtempo.tables.table import Cell
-from support.hand_made import hand_made_run
+from support.grids import made_up
 
 
 def times_of(*taken):
-    runs = [hand_made_run([1.0], seed=seed, round_time=time) for seed, time in enumerate(taken)]
+    runs = [made_up("uniform", seed, [1.0], time) for seed, time in enumerate(taken)]
     return times_to(runs, Target(loss=1.0))["uniform"]
 
 

@@ -6,26 +6,21 @@ import numpy as np
 import pytest
 
 from fedtempo import cohort_round_time
-from fedtempo.experiments.comparison import Target, Times, as_json, ratio, time_to, times_to
-from fedtempo.experiments.figures import reaches
+from fedtempo.experiments.amounts import amount
+from fedtempo.experiments.candidates import Score, scores
+from fedtempo.experiments.cells import factor, interval, seconds
+from fedtempo.experiments.comparison import Target, Times, outcomes, ratio, time_to, times_to
+from fedtempo.experiments.curves import reaches
 from fedtempo.experiments.grid import run_grid
-from fedtempo.experiments.results import read_run
-from fedtempo.experiments.tables import (
-    amount,
-    factor,
-    gains_table,
-    interval,
-    seconds,
-    time_table,
-)
-from fedtempo.experiments.tuning import Candidate
-from support.grids import cells, jobs_of, late, made_up
+from fedtempo.experiments.paper_tables import gains_table
+from fedtempo.experiments.tables import time_table
+from support.grids import TWO_PROCESSES, cells, late, made_up, planned_runs, trial_of
 from support.marks import slow_after
 
 
 def test_statistics_of_times_are_those_of_the_textbook(setup2, tmp_path):
-    jobs = jobs_of(setup2, tmp_path, seeds=range(4), stop={"max_rounds": 25})
-    runs = [read_run(path) for path in run_grid(jobs, processes=2)]
+    planned = planned_runs(setup2, tmp_path, seeds=range(4), stop={"max_rounds": 25})
+    runs = run_grid("small", planned, TWO_PROCESSES)
     target = Target(loss=1.5)
     found = times_to(runs, target)
     uniform = np.array([run.time_to(loss=1.5) for run in runs[:4]], dtype=float)
@@ -37,17 +32,17 @@ def test_statistics_of_times_are_those_of_the_textbook(setup2, tmp_path):
     assert value == pytest.approx(uniform.mean() / found["weighted"].seconds.mean())
     assert low <= value <= high
     mean = uniform.mean()
-    assert seconds(found["uniform"]) == f"{amount(mean)} ± {amount(uniform.std(ddof=1), mean)}"
-    assert "–" in interval(found["uniform"])
+    assert seconds(found["uniform"]).text == f"{amount(mean)} ± {amount(uniform.std(ddof=1), mean)}"
+    assert "–" in interval(found["uniform"]).text
     late = times_to(runs, target, time_limit=float(np.sort(uniform)[1]))["uniform"]
     assert late.missed == 2
     assert late.seconds.max() == np.sort(uniform)[1]
-    assert seconds(late).startswith("> ")
-    assert seconds(late).endswith("2 of 4 not reached")
+    assert seconds(late).text.startswith("> ")
+    assert seconds(late).text.endswith("2 of 4 not reached")
     never = times_to(runs, Target(loss=0.001))
     assert never["uniform"].missed == 4
     assert never["uniform"].mean == pytest.approx(np.mean([run.time[-1] for run in runs[:4]]))
-    assert factor(never["uniform"], found["weighted"]).startswith("> ")
+    assert factor(never["uniform"], found["weighted"]).text.startswith("> ")
 
 
 def test_missed_runs_make_bounds_and_are_never_dropped():
@@ -115,7 +110,7 @@ def test_a_late_run_is_credited_with_no_time_that_it_did_not_train_unless_it_div
 
 
 def test_a_run_without_a_time_limit_enters_with_what_it_trained_and_a_diverged_one_with_the_longest():
-    runs = [replace(late(end, rounds), seed=rounds) for end, rounds in (("max_rounds", 4), (None, 2), ("diverged", 1))]
+    runs = [late(end, rounds, seed=rounds) for end, rounds in (("max_rounds", 4), (None, 2), ("diverged", 1))]
     (found,) = times_to(runs, TARGET).values()
     assert dict(zip(found.seeds, found.seconds.tolist(), strict=True)) == {1: 40.0, 2: 20.0, 4: 40.0}
     (alone,) = times_to(runs[2:], TARGET, among=[made_up("weighted", 0, [1.0] * 9, 10.0)]).values()
@@ -123,16 +118,13 @@ def test_a_run_without_a_time_limit_enters_with_what_it_trained_and_a_diverged_o
 
 
 def test_a_target_that_is_reached_in_the_round_that_passes_the_limit_is_missed_everywhere():
-    run = made_up("uniform", 0, [2.0, 1.5, 1.0], 10.0, end="target")
-    run.header["config"]["stop"] = {"target_loss": 1.0, "max_time": 29.0}
+    run = made_up("uniform", 0, [2.0, 1.5, 1.0], 10.0, end="target", target_loss=1.0, max_time=29.0)
     assert time_to(run, TARGET) is None
     assert not reaches(run, TARGET)
-    (row,) = as_json([run], TARGET)
-    assert (row["reached"], row["time_to_target"]) == (False, 29.0)
-    tuned = Candidate("uniform", {"step_size": 0.1}, 3, [])
-    tuned.__dict__["runs"] = [run]
-    assert tuned.score(TARGET)[:3] == (1, 0, 29.0)
-    run.header["config"]["stop"]["max_time"] = 30.0
+    (outcome,) = outcomes([run], TARGET)
+    assert (outcome.reached, outcome.time_to_target) == (False, 29.0)
+    assert scores([trial_of([run])], TARGET) == [Score(1, 0, 29.0, 1.0)]
+    run.header.config["stop"]["max_time"] = 30.0
     assert time_to(run, TARGET) == 30.0
     assert reaches(run, TARGET)
 
@@ -140,12 +132,13 @@ def test_a_target_that_is_reached_in_the_round_that_passes_the_limit_is_missed_e
 def test_scripts_read_the_seconds_of_the_table():
     runs = [made_up("weighted", 1, [2.0, 1.0], 10.0, end="target"), late("diverged", rounds=1)]
     runs += [replace(late("max_rounds"), policy="weighted")]
-    rows, found = as_json(runs, TARGET), times_to(runs, TARGET)
-    assert [(row["policy"], row["seed"]) for row in rows] == [("uniform", 0), ("weighted", 0), ("weighted", 1)]
-    assert [row["time_to_target"] for row in rows] == [40.0, 40.0, 20.0]
-    assert [row["time_to_target"] for row in rows[1:]] == found["weighted"].seconds.tolist()
-    assert [row["rounds"] for row in rows] == [1, 4, 2]
-    assert as_json([], TARGET) == []
+    rows, found = outcomes(runs, TARGET), times_to(runs, TARGET)
+    assert [(row.policy, row.seed) for row in rows] == [("uniform", 0), ("weighted", 0), ("weighted", 1)]
+    assert [row.time_to_target for row in rows] == [40.0, 40.0, 20.0]
+    assert [row.time_to_target for row in rows[1:]] == found["weighted"].seconds.tolist()
+    assert [row.rounds for row in rows] == [1, 4, 2]
+    assert [row.final_loss for row in rows] == [1.5, 1.5, 1.0]
+    assert outcomes([], TARGET) == []
 
 
 @pytest.mark.parametrize("seeds", slow_after(1, [2, 3, 5, 20]))

@@ -5,7 +5,7 @@ import pytest
 
 from fedtempo.experiments.comparison import Target
 from fedtempo.experiments.curves import Average, Curve, average, curve, log_axes, panel, shown_range, thinned
-from support.hand_made import hand_made_run
+from support.grids import made_up
 
 
 def test_a_mean_is_one_of_step_functions_from_the_last_start_on():
@@ -32,14 +32,14 @@ def test_a_mean_ends_with_the_first_curve_that_ends_short_of_the_target():
 
 
 def test_a_curve_leaves_out_rounds_without_evaluation_and_knows_whether_it_got_there():
-    run = hand_made_run([3.0, np.nan, 2.0, np.nan], round_time=0.5)
+    run = made_up("p", 0, [3.0, np.nan, 2.0, np.nan], 0.5)
     by_time = curve(run, "time", "loss", Target(loss=2.0))
     np.testing.assert_array_equal(by_time.x, [0.5, 1.5])
     np.testing.assert_array_equal(by_time.y, [3.0, 2.0])
     assert by_time.reached
     by_round = curve(run, "rounds", "accuracy", Target(loss=1.9))
     np.testing.assert_array_equal(by_round.x, [1, 3])
-    np.testing.assert_allclose(by_round.y, [30, 20])
+    np.testing.assert_allclose(by_round.y, [0, 100 / 3])
     assert not by_round.reached
 
 
@@ -84,7 +84,7 @@ def test_axes_show_what_lies_near_the_target_and_where_curves_end():
 
 
 def test_a_panel_has_the_curves_and_averages_of_each_group_and_a_span_only_where_its_axis_is_linear():
-    groups = {"a": [hand_made_run([8.0, 2.0, 0.7], seed=seed) for seed in (0, 1)], "b": [hand_made_run([8.0, 1.0])]}
+    groups = {"a": [made_up("a", s, [8.0, 2.0, 0.7], 1.0) for s in (0, 1)], "b": [made_up("b", 0, [8.0, 1.0], 1.0)]}
     shown = panel(groups, Target(loss=0.7), "rounds", "loss")
     assert [len(curves) for curves in shown.curves.values()] == [2, 1]
     np.testing.assert_array_equal(shown.averages["a"].mean, [8.0, 2.0, 0.7])

@@ -6,7 +6,7 @@ import pytest
 from fedtempo import InputError
 from fedtempo.experiments.comparison import Target
 from fedtempo.experiments.figures import comparison_figure, draw_comparison
-from support.hand_made import hand_made_run
+from support.grids import made_up
 
 pytest.importorskip("matplotlib")
 
@@ -14,8 +14,8 @@ pytest.importorskip("matplotlib")
 @pytest.fixture(scope="module")
 def runs():
     seeds = (0, 1)
-    slow = [hand_made_run([3.0, np.nan, 2.5, 2.4, 2.1 + seed / 9], policy="proposed", seed=seed) for seed in seeds]
-    fast = [hand_made_run([2.9, 2.4 - seed / 9], policy="uniform", seed=seed, round_time=0.5) for seed in seeds]
+    slow = [made_up("proposed", seed, [3.0, np.nan, 2.5, 2.4, 2.1 + seed / 9], 1.0) for seed in seeds]
+    fast = [made_up("uniform", seed, [2.9, 2.4 - seed / 9], 0.5) for seed in seeds]
     return [*slow, *fast]
 
 
@@ -50,7 +50,7 @@ def test_a_figure_has_three_panels_and_a_line_for_each_group(runs):
 
 
 def test_a_figure_of_nothing_is_refused(tmp_path):
-    for runs in ([], [hand_made_run([np.nan, np.nan])]):
+    for runs in ([], [made_up("uniform", 0, [np.nan, np.nan], 1.0)]):
         with pytest.raises(InputError, match="must have runs that were evaluated"):
             draw_comparison(runs, Target(loss=1.0), tmp_path / "x", title="")
     assert not list(tmp_path.iterdir())

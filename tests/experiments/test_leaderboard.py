@@ -1,25 +1,30 @@
 """The leaderboard: one procedure for all policies, on small data."""
 
 import csv
+import re
 import shutil
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from fedtempo.checks import InputError
-from fedtempo.cli import app
-from fedtempo.experiments import leaderboard
-from fedtempo.experiments.comparison import Target
-from fedtempo.experiments.grid import has_ended, run_grid
-from fedtempo.experiments.leaderboard import GRIDS, SetupGrid, rank
+from fedtempo.experiments import setup_grids
+from fedtempo.experiments.candidates import best_of
+from fedtempo.experiments.comparison import Target, Times
+from fedtempo.experiments.contest import trace_files
+from fedtempo.experiments.grid import Execution
+from fedtempo.experiments.leaderboard import LeaderboardRequest, rank, write_ranking
+from fedtempo.experiments.ranking import Ranking, _spread
+from fedtempo.experiments.ranking_chart import draw_ranking
 from fedtempo.experiments.results import read_run
-from fedtempo.experiments.toml import merged
-from fedtempo.experiments.tuning import Candidate, best_of
-from support.grids import cells, made_up
+from fedtempo.experiments.setup_grids import GRIDS, SetupGrid
+from fedtempo.experiments.standings import EDGES, Standing, standing_of
+from support.grids import cells, made_up, trial_of
 from support.marks import slow_after
 from support.paths import ROOT
+from support.runs import command
 
 CONFIG = """
 name = "small"
@@ -51,23 +56,21 @@ duplicates = "physical"
 def small(monkeypatch, tmp_path):
     (tmp_path / "setup2.toml").write_text(CONFIG)
     monkeypatch.setitem(GRIDS, "setup2", SetupGrid((0.01, 0.03), (2, 3), (0.005, 0.01), (2, 3), 200.0))
-    monkeypatch.setattr(leaderboard, "MOMENTA", (0.5,))
+    monkeypatch.setattr(setup_grids, "MOMENTA", (0.5,))
     return tmp_path
 
 
 def board(folder, *options):
     arguments = ["leaderboard", "--setups", "setup2", "--policies", "tempo,weighted,fedbuff", "--seeds", "4"]
     arguments += ["--draws", "2", "--jobs", "1", "--configs", str(folder)]
-    arguments += ["--records", str(folder / "records"), "-o", str(folder / "out"), *options]
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return command(*arguments, "--records", folder / "records", "-o", folder / "out", *options)
 
 
 @pytest.mark.parametrize(
     ("channel", "regimes"), [("static", ["plain", "momentum"]), ("fading", ["plain"]), ("absences", ["plain"])]
 )
 def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regimes):
-    result = board(small, "--channels", channel, "--regimes", ",".join(regimes))
-    assert result.exit_code == 0
+    assert board(small, "--channels", channel, "--regimes", ",".join(regimes)) == 0
     for regime in regimes:
         table = (small / "out" / f"setup2-{channel}-{regime}.md").read_text()
         lines = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
@@ -93,28 +96,44 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
 
 
 def limit_of(folder):
-    return read_run(folder / "records.jsonl").header["config"]["stop"]["max_time"]
+    return read_run(folder / "records.jsonl").time_limit
+
+
+class Watching:
+    """Keeps the grids that it sees."""
+
+    def __init__(self):
+        self.grids = []
+
+    @contextmanager
+    def __call__(self, grid):
+        self.grids.append(grid)
+        yield lambda run: None
+
+
+def ranked_weighted(folder, watch, **more):
+    request = LeaderboardRequest(
+        setups=["setup2"], regimes=["plain"], policies=["weighted"], configs=folder, records=folder / "records",
+        **({"seeds": 1, "draws": 1} | more),
+    )  # fmt: skip
+    (ranking,) = rank(request, Execution(jobs=1, watch=watch))
+    return ranking
 
 
 def test_settings_are_tried_for_no_longer_than_one_takes_to_the_target(small, monkeypatch):
     monkeypatch.setitem(GRIDS, "setup2", SetupGrid((0.01, 0.03), (2, 3), (0.005,), (2,), 60.0))
-    folders = {"configs": small, "records": small / "records", "output": small / "out", "traces": None}
-    stages = []
-
-    def run(stage, grid):
-        stages.append(stage)
-        run_grid(grid, processes=1)
-
-    path = rank("setup2", "static", "plain", ["weighted"], seeds=1, draws=1, run_grid=run, **folders)
+    watch = Watching()
+    ranking = ranked_weighted(small, watch)
+    stages = [grid.title for grid in watch.grids]
     *settings, last = stages
     assert settings == [f"setup2, static, plain: settings, part {i + 1} of at most 3" for i in range(len(settings))]
     assert last == "setup2, static, plain: ranking"
-    assert "over 1 draw of the data" in path.read_text()
+    assert "over 1 draw of the data" in str(ranking.document())
     reached = defaultdict(list)  # of each limit and setting, in each draw
     for folder in (small / "records").rglob("*-seed1000-*"):
         own = read_run(folder / "records.jsonl")
-        training, limit = own.header["config"]["policy"]["weighted"]["training"], limit_of(folder)
-        reached[limit, *training.values()].append((own.summary["time_to_loss"] or np.inf) <= limit)
+        training, limit = own.header.config["policy"]["weighted"]["training"], limit_of(folder)
+        reached[limit, *training.values()].append((own.summary.time_to_loss or np.inf) <= limit)
     *shorter, last = sorted({limit for limit, *_ in reached})
     assert shorter, "the shortest limit was too short for each"
     assert not any(all(ends) for (limit, *_), ends in reached.items() if limit in shorter)
@@ -123,27 +142,21 @@ def test_settings_are_tried_for_no_longer_than_one_takes_to_the_target(small, mo
 
 
 def test_what_has_run_is_not_run_again(small):
-    def run(_stage, grid):
-        started.extend(job for job in grid if not has_ended(job))
-        run_grid(grid, processes=1)
-
-    folders = {"configs": small, "records": small / "records", "output": small / "out", "traces": None}
+    pages = []
     for again in (False, True):
-        started: list[object] = []
-        path = rank("setup2", "static", "plain", ["weighted"], seeds=2, draws=1, run_grid=run, **folders)
-        assert bool(started) is not again
-        text = path.read_text()
-        shutil.copy(path, small / f"{again}.md")
-    assert text == (small / "False.md").read_text()
+        watch = Watching()
+        pages.append(str(ranked_weighted(small, watch, seeds=2).document()))
+        assert any(grid.unfinished for grid in watch.grids) is not again
+    assert pages[0] == pages[1]
 
 
 def test_a_policy_is_ranked_beside_those_that_ran_before(small):
-    assert board(small, "--regimes", "plain").exit_code == 0
+    assert board(small, "--regimes", "plain") == 0
     stem = "setup2-static-plain"
     (small / "out").rename(small / "before")
     before = (small / "before" / f"{stem}.md").read_text()
     shutil.rmtree(small / "records")
-    assert board(small, "--regimes", "plain", "--policies", "tempo", "--beside", str(small / "before")).exit_code == 0
+    assert board(small, "--regimes", "plain", "--policies", "tempo", "--beside", small / "before") == 0
     assert {path.name.split("-")[0] for path in (small / "records").rglob("*-seed*")} == {"tempo"}
     after = (small / "out" / f"{stem}.md").read_text()
     assert cells(after) == cells(before), "the same runs give the same table"
@@ -153,6 +166,13 @@ def test_a_policy_is_ranked_beside_those_that_ran_before(small):
     assert "--policies tempo --beside FOLDER` with fedtempo " in after
     csvs = [(small / folder / f"{stem}.csv").read_text() for folder in ("before", "out")]
     assert csvs[0] == csvs[1]
+    kept = [(small / folder / stem).with_suffix(EDGES) for folder in ("before", "out")]
+    assert kept[1].exists()
+    shutil.rmtree(small / "out")
+    kept[0].unlink()
+    assert board(small, "--regimes", "plain", "--policies", "tempo", "--beside", small / "before") == 0
+    without = (small / "out" / f"{stem}.md").read_text()
+    assert cells(without) == cells(before), "an earlier leaderboard that kept no edges says nothing of them"
 
 
 @pytest.mark.parametrize(
@@ -167,75 +187,97 @@ def test_a_policy_is_ranked_beside_those_that_ran_before(small):
         (lambda text: text.replace("Synthetic", "Other"), "got fedbuff on Other"),
     ]),
 )  # fmt: skip
-def test_runs_that_cannot_stand_beside_are_refused(small, change, said):
-    assert board(small, "--regimes", "plain").exit_code == 0
+def test_runs_that_cannot_stand_beside_are_refused(small, capsys, change, said):
+    assert board(small, "--regimes", "plain") == 0
     path = small / "out" / "setup2-static-plain.csv"
     path.write_text(change(path.read_text()))
-    with pytest.raises(InputError, match=said):
-        board(small, "--regimes", "plain", "--policies", "tempo", "--beside", str(small / "out"))
+    arguments = ["--regimes", "plain", "--policies", "tempo", "--beside", small / "out"]
+    assert board(small, *arguments) == 2
+    assert re.search(said, capsys.readouterr().err)
     path.unlink()
-    with pytest.raises(InputError, match="--beside must be a folder of leaderboards with setup2"):
-        board(small, "--regimes", "plain", "--policies", "tempo", "--beside", str(small / "out"))
+    assert board(small, *arguments) == 2
+    assert "--beside must be a folder of leaderboards with setup2" in capsys.readouterr().err
+
+
+def test_a_leaderboard_of_before_a_channel_was_renamed_is_kept(small):
+    """Its files and its runs lie under the former name."""
+    assert board(small, "--channels", "fading-untold", "--regimes", "plain", "--policies", "weighted") == 0
+    page = (small / "out" / "setup2-fading-unknown-plain.md").read_text()
+    assert "--channels fading-unknown --regimes" in page
+    (small / "records/setup2/fading-unknown").rename(small / "records/setup2/fading-untold")
+    assert board(small, "--channels", "fading-unknown", "--regimes", "plain", "--policies", "weighted") == 0
+    assert not (small / "records/setup2/fading-unknown").exists(), "nothing runs again"
+    assert (small / "out" / "setup2-fading-unknown-plain.md").read_text() == page
+    earlier = small / "out" / "setup2-fading-untold-plain.csv"
+    (small / "out" / "setup2-fading-unknown-plain.csv").rename(earlier)
+    arguments = ["--channels", "fading-unknown", "--regimes", "plain", "--policies", "uniform"]
+    assert board(small, *arguments, "--beside", small / "out") == 0
+    rows = cells((small / "out" / "setup2-fading-unknown-plain.md").read_text())[1:]
+    assert sorted(row[0] for row in rows) == ["uniform", "weighted"]
+
+
+def draw(mean, missed=0):
+    reached = np.arange(2) >= missed
+    times = Times("made up", (0, 1), np.full(2, mean), np.zeros(2), reached, np.ones(2))
+    return Standing({"step_size": 0.1}, times, ("code", "code"))
 
 
 def test_ratios_are_taken_in_pairs_of_draws():
-    class Draw:
-        def __init__(self, mean, missed=0):
-            self.mean, self.missed = mean, missed
-
-        def times(self, target):
-            return self
-
-    usual = [Draw(10.0), Draw(100.0), Draw(1000.0)]
-    draws = [Draw(10.0), Draw(200.0), Draw(4000.0)]
+    usual = [draw(10.0), draw(100.0), draw(1000.0)]
+    draws = [draw(10.0), draw(200.0), draw(4000.0)]
     half = 4.302653 * np.log(2) / 3**0.5  # Student's t with 2 degrees of freedom
     bounds = f"{2 / np.exp(half):.2f}–{2 * np.exp(half):.2f}"
-    assert leaderboard._ratios(draws, usual, None) == (bounds, "1.00–4.00")
-    assert leaderboard._ratios(draws[:2], usual[:2], None) == ("-", "1.00–2.00")
-    assert leaderboard._ratios([*draws[:2], Draw(400.0, missed=1)], usual, None) == ("-", "-"), "its time is a bound"
+    assert [cell.text for cell in _spread(draws, usual)] == [bounds, "1.00–4.00"]
+    assert [cell.text for cell in _spread(draws[:2], usual[:2])] == ["-", "1.00–2.00"]
+    bound = _spread([*draws[:2], draw(400.0, missed=1)], usual)
+    assert [cell.text for cell in bound] == ["-", "-"], "its time is a bound"
 
 
 def of_draws(policy, *draws):
-    """Return the candidates of a policy, one for each draw, from whether each draw's run reached loss 1 and when."""
-    found = []
-    for seconds, end in draws:
-        run = made_up(policy, 0, [1.0 if end == "target" else 2.0], seconds, end=end)
-        run.header["config"]["stop"] = {"target_loss": 1.0, "max_time": 100.0}
-        found.append(Candidate(policy, {"step_size": 0.1}, 2, []))
-        found[-1].__dict__["runs"] = [run]
-    return found
+    """Return the standings of a policy, one for each draw, from when each draw's run ended and how."""
+    stop = {"target_loss": 1.0, "max_time": 100.0}
+    runs = [made_up(policy, 0, [1.0 if end == "target" else 2.0], seconds, end=end, **stop) for seconds, end in draws]
+    return [standing_of(trial_of([run], 0.1, 2), Target(loss=1.0)) for run in runs]
+
+
+def ranking_of(standings):
+    return Ranking(
+        file_name="made-up", title="made up", target=Target(loss=1.0), data="nothing", command="fedtempo leaderboard",
+        code="none", standings=standings, kept={}, edges=[],
+    )  # fmt: skip
 
 
 def test_who_misses_the_target_is_never_first_however_soon_it_ends(tmp_path):
-    ranked = {
+    standings = {
         "proposed-oracle": of_draws("proposed-oracle", (5.0, "target"), (5.0, "target")),
         "kvib": of_draws("kvib", (1.0, "diverged"), (1.0, "diverged")),
         "fedcs": of_draws("fedcs", (2.0, "max_rounds"), (2.0, "target")),
         "uniform": of_draws("uniform", (90.0, "target"), (90.0, "target")),
         "weighted": of_draws("weighted", (60.0, "target"), (60.0, "target")),
     }
-    table = leaderboard.ranking_table(ranked, Target(loss=1.0))
-    heading, *rows = cells(table)
+    page = str(ranking_of(standings).document())
+    heading, *rows = cells(page)
     assert heading[2] == "to weighted", "tempo is not there, and the first stands for it"
     assert [row[0] for row in rows] == ["weighted", "uniform", "fedcs", "kvib", "proposed-oracle"]
     assert [row[2] for row in rows] == ["1", "1.50 ×", "> 0.033 ×", "> 1.67 ×", "0.083 ×"]
     assert rows[3][1:5] == ["> 100", "> 1.67 ×", "-", "-"], "diverged runs stand at the limit"
     assert rows[3][5] == ">100 >100"
-    assert "Outside the ranking, with pilots taken for granted: proposed-oracle." in table
-    ours = ranked | {"tempo": of_draws("tempo", (70.0, "target"), (100.0, "max_time"))}
-    rows = cells(leaderboard.ranking_table(ours, Target(loss=1.0)))
+    assert "Outside the ranking, with pilots taken for granted: proposed-oracle." in page
+    ours = ranking_of(standings | {"tempo": of_draws("tempo", (70.0, "target"), (100.0, "max_time"))})
+    rows = cells(ours.table())
     assert {row[0]: row[2] for row in rows}["kvib"] == "-", "of two bounds nothing is known"
-    leaderboard.draw_ranking(ours, Target(loss=1.0), "made up", tmp_path / "ranking.png")
+    draw_ranking(ours, tmp_path / "ranking.png")
     assert (tmp_path / "ranking.png").stat().st_size > 5000
+    assert write_ranking(ours, tmp_path / "new").read_text() == f"{ours.document()}\n"
 
 
 def test_traces_take_the_place_of_upload_times(small):
     traces = small / "traces"
     traces.mkdir()
     (traces / "one.csv").write_text("time,mbps\n0,0.02\n5,0.01\n10,0.02\n")
-    assert board(small, "--channels", "traces", "--traces", str(traces), "--regimes", "plain").exit_code == 0
-    with pytest.raises(InputError, match="--traces must be a folder"):
-        leaderboard._world("traces", 0, None)
+    assert board(small, "--channels", "traces", "--traces", traces, "--regimes", "plain") == 0
+    with pytest.raises(InputError, match=r"traces must be a folder with .up or .csv files .* got none"):
+        trace_files(None)
 
 
 @pytest.mark.parametrize(
@@ -244,25 +286,19 @@ def test_traces_take_the_place_of_upload_times(small):
      ("--setups", ",", "--setups must name at least one"), ("--channels", "static,traces", "--traces must be a folder"),
      ("--regimes", "adam", "--regimes must be one of"), ("--draws", "0", "--draws must be a whole number")],
 )  # fmt: skip
-def test_wrong_choices_get_one_sentence(small, option, value, said):
-    with pytest.raises(InputError, match=said):
-        board(small, option, value)
+def test_wrong_choices_get_one_sentence(small, capsys, option, value, said):
+    assert board(small, option, value) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert said in error
     assert not (small / "records").exists(), "nothing has run"
 
 
 def test_where_everyone_misses_the_target_the_lowest_loss_is_chosen():
-    target, found = Target(loss=1.0), []
+    trials = []
     for step_size, loss in ((0.1, 3.0), (0.2, 2.0), (0.3, float("nan"))):
-        run = made_up("oort", 0, [loss], 100.0, end="max_time")
-        run.header["config"]["stop"] = {"target_loss": 1.0, "max_time": 100.0}
-        run.summary["loss"] = loss
-        found.append(Candidate("oort", {"step_size": step_size}, 2, []))
-        found[-1].__dict__["runs"] = [run]
-    assert best_of(found, target)["oort"].training == {"step_size": 0.2}
-
-
-def test_none_takes_a_setting_away():
-    assert merged({"times": {"upload": 1, "seed": 2}}, {"times": {"upload": None}}) == {"times": {"seed": 2}}
+        run = made_up("oort", 0, [loss], 100.0, end="max_time", target_loss=1.0, max_time=100.0)
+        trials.append(trial_of([run], step_size))
+    assert best_of(trials, Target(loss=1.0))["oort"].choice["step_size"] == 0.2
 
 
 def test_every_setup_has_a_grid():

@@ -10,14 +10,10 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparison import Target
 from fedtempo.experiments.paper import SETUPS
 from fedtempo.experiments.paper_tables import gains_table, own_estimates, round_time_table, rounds_table
-from support.hand_made import hand_made_run
+from support.grids import made_up
 
 TARGET = Target(loss=1.0)
 SETUP = replace(SETUPS["setup2"], losses=(1.1, 1.0), rounds_uniform=(7, 8), rounds_weighted=(5, 6))
-
-
-def made_up(policy, seed, losses, seconds):
-    return hand_made_run(losses, policy=policy, seed=seed, round_time=seconds)
 
 
 def texts(table):

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments import reproduce, runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments import provenance, reproduce, reproduced_impacts, reproduced_setup
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.planned import run_settings
+from fedtempo.experiments.problem import load_data, problem_of
 from fedtempo.experiments.results import read_run
+from fedtempo.experiments.runner import simulation_of
 from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.simulator.simulation import make_policy
+from support.grids import cells
 from support.runs import SMALL, command
 
 POLICIES = "[policy.statistical]\nlosses = [2.2]\n[policy.proposed-oracle]\nbeta_over_alpha = 2.0\n"
@@ -31,9 +36,9 @@ def reproduced(config, what, *more):
 
 
 def test_runs_beside_a_setup_do_not_mix_with_its_own(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduce, "IMPACT_OF_K", {2: 1.0})
-    monkeypatch.setattr(reproduce, "IMPACT_OF_E", (3,))
-    monkeypatch.setattr(reproduce, "estimate", lambda *_: SimpleNamespace(value=7.0))
+    monkeypatch.setattr(reproduced_impacts, "IMPACT_OF_K", {2: 1.0})
+    monkeypatch.setattr(reproduced_impacts, "IMPACT_OF_E", (3,))
+    monkeypatch.setattr(reproduced_setup, "estimate", lambda *_: SimpleNamespace(value=7.0))
     for what in ("setup2", "impact-of-k", "impact-of-e"):
         assert reproduced(config, what) == 0
     found = {
@@ -49,8 +54,10 @@ def test_runs_beside_a_setup_do_not_mix_with_its_own(config, tmp_path, monkeypat
 
 
 def test_tables_say_by_what_they_were_made(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "_commit", lambda: "0123abc")
+    monkeypatch.setattr(provenance, "_commit", lambda: "0123abc")
+    provenance.made_with.cache_clear()
     assert reproduced(config, "setup2") == 0
+    provenance.made_with.cache_clear()
     title, about = (tmp_path / "out" / "setup2.md").read_text().splitlines()[:3:2]
     assert title == "# Setup 2: softmax regression, Synthetic(1, 1), 10 clients"
     said = f"Made by `fedtempo reproduce setup2 --seeds 1 --configs {tmp_path}` with fedtempo "
@@ -68,13 +75,19 @@ def test_the_default_folder_of_setups_is_not_named(config, tmp_path, monkeypatch
 
 def test_data_that_stand_in_for_others_are_named_and_noted(config, tmp_path, monkeypatch, capsys):
     name, titles = "MNIST instead of EMNIST", []
-    data = runner.load_data(read_experiment(config)[0].data)
-    monkeypatch.setattr(runner, "load_data", lambda _: replace(data, name=name))
+    data = load_data(load_experiment(config).data)
+    stand_in = replace(data, name=name, complete=False)
+    for module in ("problem", "planned", "notices"):
+        monkeypatch.setattr(f"fedtempo.experiments.{module}.load_data", lambda _: stand_in)
     draw = reproduce.draw_comparison
     monkeypatch.setattr(
-        reproduce, "draw_comparison", lambda *given, title: titles.append(title) or draw(*given, title=title)
+        reproduce,
+        "draw_comparison",
+        lambda *what, title, **how: titles.append(title) or draw(*what, title=title, **how),
     )
-    config.write_text(config.read_text().replace('kind = "synthetic"', 'kind = "emnist"', 1))
+    # Samples of their own, so that nothing that this process remembers of the others stands for them.
+    text = config.read_text().replace('kind = "synthetic"', 'kind = "emnist"', 1)
+    config.write_text(text.replace("samples = 800", "samples = 801"))
     assert reproduced(config, "setup2") == 0
     assert titles == [f"Setup 2: softmax regression, {name}, 10 clients"]
     assert (tmp_path / "out" / "setup2.md").read_text().startswith(f"# {titles[0]}\n")
@@ -97,11 +110,11 @@ def test_each_table_is_printed_when_its_part_is_done(config, tmp_path, monkeypat
         (tmp_path / f"{setup}.toml").write_text(config.read_text())
     printed = []
 
-    def stopped(given):
+    def stopped(study):
         printed.append(capsys.readouterr().out)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "_impact_of_k", stopped)
+    monkeypatch.setitem(reproduce.REPRODUCERS, "impact-of-k", stopped)
     assert reproduced(config, "all") == 130
     for setup in ("setup1", "setup2", "setup3"):
         assert f"wrote {tmp_path / 'out' / setup}.md" in printed[0]
@@ -127,21 +140,19 @@ def test_a_file_in_the_place_of_a_folder_is_refused(config, tmp_path, capsys, op
 
 
 def test_the_policy_of_a_run_is_made_without_evaluating_a_model(config, monkeypatch):
-    experiment, _ = read_experiment(config)
-    whole = [runner.make_simulation(experiment, "proposed-oracle", seed).policy.sampling_prob for seed in (0, 1)]
+    experiment = load_experiment(config)
+    whole = [simulation_of(experiment, "proposed-oracle", seed).policy.sampling_prob for seed in (0, 1)]
     assert not np.array_equal(*whole), "an oracle knows the gradients of its own run"
     monkeypatch.delattr(SoftmaxTrainer, "evaluate")
     for seed in (0, 1):
-        np.testing.assert_array_equal(
-            runner.make_policy(experiment, "proposed-oracle", seed).sampling_prob, whole[seed]
-        )
+        policy = make_policy(problem_of(experiment), run_settings(experiment, "proposed-oracle", seed))
+        np.testing.assert_array_equal(policy.sampling_prob, whole[seed])
 
 
-def test_round_times_are_those_of_the_runs_own_q(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(reproduce, "make_simulation", None, raising=False)
+def test_round_times_are_those_of_the_runs_own_q(config, tmp_path):
     assert reproduced(config, "setup2") == 0
-    told = (tmp_path / "out" / "setup2.md").read_text().split("## Round times")[1]
-    rows = [line.split("|")[1].strip() for line in told.splitlines() if line.startswith("| ")]
+    table = (tmp_path / "out" / "setup2.md").read_text().split("## Round times")[1]
+    rows = [row[0] for row in cells(table)]
     assert rows == ["policy", "uniform", "weighted", "statistical", "proposed", "proposed-oracle"]
 
 

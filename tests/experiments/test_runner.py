@@ -14,12 +14,14 @@ import pytest
 
 from fedtempo import InputError
 from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.records import CHECKPOINT, LOCK, RECORDS, read_lines
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
-from fedtempo.policies.registry import BUILT_IN
+from fedtempo.engine.records import RECORDS, read_header, read_records
+from fedtempo.engine.run_files import CHECKPOINT, LOCK
+from fedtempo.experiments import provenance
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.problem import problem_of
+from fedtempo.policies.builtin import BUILT_IN
 from support.marks import slow_after
-from support.runs import SMALL, UPLOAD, command
+from support.runs import SMALL, UPLOAD, command, run_file
 
 
 @pytest.mark.parametrize("policy", slow_after(1, ["uniform", "proposed"]))
@@ -58,10 +60,10 @@ from dataclasses import replace
 from pathlib import Path
 from fedtempo.engine import run
 from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.planned import plan_run
 run.CHECKPOINT_SECONDS = 0.02
-experiment, table = read_experiment(sys.argv[1])
-runner.run(experiment, table, policy=sys.argv[2], seed=0, folder=Path(sys.argv[3]))
+runner.run(plan_run(load_experiment(sys.argv[1]), sys.argv[2], 0, Path(sys.argv[3])))
 """
 
 
@@ -70,9 +72,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(config, tmp_path, monkeyp
     from fedtempo.learning.softmax import SoftmaxTrainer
     from fedtempo.policies.proposed import PilotedSampling
 
-    experiment, table = read_experiment(config)
-    settings = {"policy": "proposed", "seed": 0}
-    runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+    run_file(config, tmp_path / "whole", "proposed")
     owner = SoftmaxTrainer if where in ("train", "evaluate") else PilotedSampling
     plain, calls = getattr(owner, where), []
 
@@ -87,22 +87,20 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(config, tmp_path, monkeyp
         stops = {len(calls) + first}
         folder = tmp_path / f"stopped{first}"
         with pytest.raises(KeyboardInterrupt):
-            runner.run(experiment, table, **settings, folder=folder)
-        assert (folder / "checkpoint.npz").exists()
-        begun = len(list(read_lines(folder / RECORDS))) - 1
+            run_file(config, folder, "proposed")
+        assert (folder / CHECKPOINT).exists()
+        begun = len(read_records(folder / RECORDS).rounds)
         seen, stops = [], set()
-        runner.run(experiment, table, **settings, folder=folder, progress=lambda s, r, seen=seen: seen.append(r))
+        run_file(config, folder, "proposed", progress=lambda loop, record, seen=seen: seen.append(record))
         assert (folder / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
-        assert begun + len(seen) == len(list(read_lines(folder / RECORDS))) - 1, "no round is run twice"
+        assert begun + len(seen) == len(read_records(folder / RECORDS).rounds), "no round is run twice"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_second_ctrl_c_stops_at_once_and_the_run_goes_on_from_the_last_checkpoint(config, tmp_path, monkeypatch):
     from fedtempo.learning.softmax import SoftmaxTrainer
 
-    experiment, table = read_experiment(config)
-    settings = {"policy": "proposed", "seed": 0}
-    runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+    run_file(config, tmp_path / "whole", "proposed")
     plain, calls = SoftmaxTrainer.train, []
 
     def interrupted(*arguments):
@@ -115,8 +113,8 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_goes_on_from_the_last_checkpo
     with monkeypatch.context() as patched:
         patched.setattr(SoftmaxTrainer, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
-    runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
+            run_file(config, tmp_path / "stopped", "proposed")
+    run_file(config, tmp_path / "stopped", "proposed")
     assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
 
 
@@ -124,8 +122,7 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_goes_on_from_the_last_checkpo
 def test_ctrl_c_in_the_last_round_lets_the_run_end(config, tmp_path, monkeypatch, training, end):
     from fedtempo.learning.softmax import SoftmaxTrainer
 
-    experiment, table = read_experiment(config, over={"training": training})
-    settings = {"policy": "uniform", "seed": 0}
+    over = {"training": training}
     plain, calls, stops = SoftmaxTrainer.train, [], set()
 
     def interrupted(*arguments):
@@ -136,18 +133,18 @@ def test_ctrl_c_in_the_last_round_lets_the_run_end(config, tmp_path, monkeypatch
 
     monkeypatch.setattr(SoftmaxTrainer, "train", interrupted)
     with suppress(DivergedError):
-        runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+        run_file(config, tmp_path / "whole", over=over)
     stops.add(2 * len(calls))
     with pytest.raises(KeyboardInterrupt):
-        runner.run(experiment, table, **settings, folder=tmp_path / "out")
+        run_file(config, tmp_path / "out", over=over)
     assert (tmp_path / "out" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
-    *_, summary = read_lines(tmp_path / "out" / RECORDS)
-    assert summary["end"] == end
+    assert read_records(tmp_path / "out" / RECORDS).summary.end == end
 
 
 def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):
+    from fedtempo.policies.entry import Entry
+    from fedtempo.policies.foreign import adopt
     from fedtempo.policies.policy import RoundPlan
-    from fedtempo.policies.registry import Entry
 
     class Counting:
         def __init__(self, setting):
@@ -160,31 +157,29 @@ def test_a_policy_without_state_starts_again(config, tmp_path, monkeypatch):
         def observe(self, report):
             pass
 
-    monkeypatch.setitem(BUILT_IN, "counting", Entry("counts", Counting))
+    counting = Entry(description="counts", make=lambda setting: adopt(Counting(setting)))
+    monkeypatch.setitem(BUILT_IN, "counting", counting)
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
-    experiment, table = read_experiment(config)
-    settings = {"policy": "counting", "seed": 0}
-    runner.run(experiment, table, **settings, folder=tmp_path / "whole")
+    run_file(config, tmp_path / "whole", "counting")
 
-    def stop(simulation, record):
-        if simulation.rounds_done == 3:
+    def stop(loop, record):
+        if loop.state.rounds_done == 3:
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        runner.run(experiment, table, **settings, folder=tmp_path / "stopped", progress=stop)
-    runner.run(experiment, table, **settings, folder=tmp_path / "stopped")
+        run_file(config, tmp_path / "stopped", "counting", progress=stop)
+    run_file(config, tmp_path / "stopped", "counting")
     assert (tmp_path / "stopped" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
 
 
 def test_a_half_written_line_is_passed_over(config, tmp_path):
-    experiment, table = read_experiment(config)
-    runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "a")
+    run_file(config, tmp_path / "a")
     whole = (tmp_path / "a" / RECORDS).read_bytes()
     for length in (10, len(whole) // 2, len(whole) - 3):
         folder = tmp_path / f"cut{length}"
         folder.mkdir()
         (folder / RECORDS).write_bytes(whole[:length])
-        runner.run(experiment, table, policy="uniform", seed=0, folder=folder)
+        run_file(config, folder)
         assert (folder / RECORDS).read_bytes() == whole
 
 
@@ -206,9 +201,9 @@ def test_changing_channels_run(config, tmp_path):
         text = SMALL.replace(UPLOAD, "") if "traces" in channel else SMALL
         config.write_text(text.replace("[stop]", f"{channel}\n[stop]"))
         assert command("run", config, "--policy", "weighted", "-o", tmp_path / "out") == 0
-        _, *rounds, _ = read_lines(tmp_path / "out" / RECORDS)
-        times = [dict(zip(r["members"], r["upload_time"], strict=True)) for r in rounds]
-        seen = [t for values in times for i, t in values.items() if i == rounds[0]["members"][0] and t is not None]
+        rounds = read_records(tmp_path / "out" / RECORDS).rounds
+        times = [dict(zip(r.members, r.upload_time, strict=True)) for r in rounds]
+        seen = [t for values in times for i, t in values.items() if i == rounds[0].members[0] and t is not None]
         assert len(rounds) == 6
         assert len(set(seen)) > 1
 
@@ -218,8 +213,10 @@ def test_model_bits_turn_into_upload_seconds(config):
         'upload = { kind = "uniform", low = 0.2, high = 2.0 }', 'uplink_mbps = { kind = "constant", value = 2.0 }'
     )
     config.write_text(text)
-    simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
-    np.testing.assert_allclose(simulation.fleet.upload_time, 610 * 32 / 2e6)
+    experiment = load_experiment(config)
+    np.testing.assert_allclose(problem_of(experiment).fleet.upload_time, 610 * 32 / 2e6)
+    np.testing.assert_allclose(problem_of(experiment, model_bits=4e6).fleet.upload_time, 2.0)
+    assert problem_of(load_experiment(config)) is problem_of(experiment), "runs in one process share it"
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "gpu", "xla"])
@@ -227,7 +224,7 @@ def test_a_device_that_torch_does_not_have_is_refused(config, device):
     pytest.importorskip("torch")
     config.write_text(SMALL.replace('kind = "softmax"', f'kind = "lenet5"\ndevice = "{device}"'))
     with pytest.raises(InputError, match=f"model.device must be one that torch has .* got '{device}'") as caught:
-        runner.make_simulation(read_experiment(config)[0], "uniform", 0)
+        problem_of(load_experiment(config))
     assert "\n" not in str(caught.value)
 
 
@@ -236,18 +233,40 @@ def test_over_traces_the_nominal_upload_takes_the_mean_rate_of_the_clients_own(c
     for name, rate in rates.items():
         (tmp_path / name).write_text(f"time,mbps\n0,{rate}\n5,{rate}\n")
     config.write_text(SMALL.replace(UPLOAD, f'[channel]\nkind = "traces"\ntraces = {json.dumps(list(rates))}'))
-    simulation = runner.make_simulation(read_experiment(config)[0], "uniform", 0)
-    nominal = simulation.fleet.upload_time
+    problem = problem_of(load_experiment(config))
+    nominal = problem.fleet.upload_time
     assert set(nominal) == {610 * 32 / (1e6 * rate) for rate in rates.values()}
-    np.testing.assert_allclose(simulation.clients.channel.at(0, 1.0).upload_time, nominal)
+    np.testing.assert_allclose(problem.channel.at(0, 1.0).upload_time, nominal)
+    (tmp_path / "slow.csv").write_text("time,mbps\n0,0.25\n50,0.25\n")
+    changed = problem_of(load_experiment(config)).fleet.upload_time
+    assert changed.max() == 2 * nominal.max(), "a file that changes is read again"
 
 
 def test_the_header_names_the_preset(config, tmp_path):
     for preset in ("paper", "best"):
         assert command("run", config, "--policy", "uniform", "--preset", preset, "-o", tmp_path / preset) == 0
-        header = next(read_lines(tmp_path / preset / RECORDS))["header"]
-        assert header["preset"] == preset
-        assert "preset" not in header["config"]
+        header = read_header(tmp_path / preset / RECORDS)
+        assert header.preset == preset
+        assert "preset" not in header.config
+
+
+def test_records_of_before_are_gone_on_with_under_other_names_of_settings(config, tmp_path):
+    """They named no format, and settings by the names that these had then."""
+    config.write_text(SMALL + '[channel]\nkind = "fading"\ntold = false\n')
+    run_file(config, tmp_path / "out")
+    lines = (tmp_path / "out" / RECORDS).read_bytes().splitlines(keepends=True)
+    first = json.loads(lines[0])
+    assert first["header"]["config"]["channel"] == {"kind": "fading", "times_known": False}
+    del first["header"]["format"]
+    first["header"]["config"]["channel"] = {"kind": "fading", "told": False}
+    (tmp_path / "out" / RECORDS).write_bytes(json.dumps(first).encode() + b"\n" + b"".join(lines[1:]))
+    assert run_file(config, tmp_path / "out").end == "max_rounds"
+    (tmp_path / "out" / RECORDS).write_bytes(json.dumps(first).encode() + b"\n" + b"".join(lines[1:4]))
+    assert run_file(config, tmp_path / "out").rounds == 6
+    assert (tmp_path / "out" / RECORDS).read_bytes().splitlines(keepends=True)[1:] == lines[1:]
+    config.write_text(SMALL + '[channel]\nkind = "fading"\n')
+    with pytest.raises(InputError, match=r"config.channel.times_known: False there, True here"):
+        run_file(config, tmp_path / "out")
 
 
 def git(folder, *arguments):
@@ -258,11 +277,11 @@ def git(folder, *arguments):
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not on the PATH")
 def test_the_commit_is_that_of_the_package_alone(tmp_path, monkeypatch):
     def commit_of(root):
-        code = root / "fedtempo" / "experiments" / "runner.py"
+        code = root / "fedtempo" / "experiments" / "provenance.py"
         code.parent.mkdir(parents=True, exist_ok=True)
         code.touch()
-        monkeypatch.setattr(runner, "__file__", str(code))
-        return runner._commit.__wrapped__()
+        monkeypatch.setattr(provenance, "__file__", str(code))
+        return provenance._commit()
 
     assert commit_of(tmp_path / "nowhere") is None
     git(tmp_path, "init")

@@ -2,17 +2,14 @@
 
 from fedtempo.experiments.comparison import Target
 from fedtempo.experiments.tables import INTERVALS, ratio_table, time_table
-from support.hand_made import hand_made_run
+from support.grids import made_up
 
 TARGET = Target(loss=1.0)
 PAPER = {"uniform": (300.0, 20.0), "weighted": None, "proposed": (100.0, 5.0)}
 
 
 def runs_of(policy, *taken, pilot=0.0):
-    return [
-        hand_made_run([2.0, 1.0], policy=policy, seed=seed, round_time=time, pilot_time=pilot)
-        for seed, time in enumerate(taken)
-    ]
+    return [made_up(policy, seed, [2.0, 1.0], seconds, pilot=pilot) for seed, seconds in enumerate(taken)]
 
 
 def texts(table):

@@ -9,10 +9,8 @@ import sys
 import pytest
 
 from fedtempo.engine.records import RECORDS
+from fedtempo.experiments.amounts import amount
 from fedtempo.experiments.results import read_run
-from fedtempo.experiments.tables import (
-    amount,
-)
 from support.grids import cells
 from support.runs import command
 
@@ -62,7 +60,7 @@ def test_small_reproductions_of_the_impact_of_k_and_e(setup2, tmp_path):
         )
         for row, path in ((row, path) for row in rows for path in (tmp_path / "runs").rglob(RECORDS)):
             run = read_run(path)
-            if what == "impact-of-k" and sum(run.trained[0]["counts"]) == int(row[0]):
+            if what == "impact-of-k" and sum(run.trained[0].counts) == int(row[0]):
                 assert amount(run.time_to(loss=1.2) or run.time[-1]) in row[1]
     assert command("reproduce", "table9", "-o", tmp_path / "out") == 2
 

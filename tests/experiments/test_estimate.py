@@ -1,17 +1,17 @@
-"""What is read back out of records, and which records are refused."""
+"""What records show of a fleet, and which records are refused."""
 
 import numpy as np
 import pytest
 
-from fedtempo.engine.records import RECORDS, read_lines
-from fedtempo.experiments.readback import estimate_fleet
+from fedtempo.engine.records import RECORDS, read_records
+from fedtempo.experiments.estimate import estimate_fleet
 from fedtempo.theory.estimation import estimate_beta_over_alpha
 from support.runs import SMALL, command, whole_run
 
 
 def rounds_to(folder, target, phase="train"):
-    rounds = [record for record in read_lines(folder / RECORDS) if record.get("phase") == phase]
-    return next((r["round"] + 1 for r in rounds if r["loss"] is not None and r["loss"] <= target), np.nan)
+    rounds = [record for record in read_records(folder / RECORDS).rounds if record.phase == phase]
+    return next((r.round + 1 for r in rounds if r.loss is not None and r.loss <= target), np.nan)
 
 
 LOSSES = [1.0, 0.9]
@@ -79,9 +79,9 @@ def test_runs_that_do_not_go_together_are_refused(config, tmp_path, capsys, old,
         (b"no records\n", "must hold the records of a run, got something else in line 1"),
         (b"[1]\n", "must hold the records of a run, got something else in line 1"),
         (b"\xff\xfe\n", "must hold the records of a run, got something else in line 1"),
-        (b"", "must hold the whole records of a run, got none of experiment"),
-        (b'{"header":{"policy":"uniform"}}\n', "got none of experiment, seed, config"),
-        (b'{"round":0,"members":[1]}\n', "got none of experiment"),
+        (b"", "must hold the records of a run, got no line"),
+        (b'{"header":{"policy":"uniform"}}\n', "something else in line 1: Object missing required field `experiment`"),
+        (b'{"round":0,"members":[1]}\n', "something else in line 1: Object contains unknown field `round`"),
     ],
 )
 @pytest.mark.parametrize("reader", ["estimate", "export"])
@@ -97,7 +97,7 @@ def test_rounds_that_lack_something_are_refused(config, tmp_path, capsys, reader
     header, first, *_ = whole_run(config, tmp_path / "out").splitlines(keepends=True)
     (tmp_path / "out" / RECORDS).write_bytes(header + first.replace(b'"upload_time"', b'"upload"'))
     assert command(reader, tmp_path / "out", "-o", tmp_path / "x.csv") == 2
-    assert "got none of upload_time" in capsys.readouterr().err
+    assert "got something else in line 2: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b'{"header":{"pol'])
@@ -111,3 +111,12 @@ def test_runs_killed_at_their_start_are_passed_over(config, tmp_path, capsys, co
         assert note.startswith(f"note: {tmp_path / 'runs' / 'b' / RECORDS} without a line passed over")
     assert command("report", tmp_path / "runs" / "b", "-o", tmp_path / "x.html") == 2
     assert "must hold records of runs (records.jsonl), got none" in capsys.readouterr().err
+
+
+def test_runs_that_name_no_losses_take_those_of_the_others(setup2, tmp_path, capsys):
+    """Those of a comparison: their headers leave out other policies' options."""
+    arguments = ["compare", setup2, "--policies", "uniform,weighted,proposed", "--seeds", 1, "--target-loss", 1.4]
+    assert command(*arguments, "--jobs", 1, "-o", tmp_path / "runs") == 0
+    capsys.readouterr()
+    assert command("estimate", tmp_path / "runs", "-o", tmp_path / "fleet.csv") == 0
+    assert "β/α needs records" not in capsys.readouterr().out
