@@ -4,11 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
+from fedtempo.simulator.markov import FadingChannel, WithAbsences
 
 from fedtempo import InputError
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import ChannelState, StaticChannel, TraceChannel
-from fedtempo.simulator.markov import FadingChannel, WithAbsences
 from fedtempo.simulator.traces import RateTrace, upload_seconds
 from support.channels import PACKETS, RATES, static
 

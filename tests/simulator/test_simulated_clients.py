@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fedtempo.simulator.markov import WithAbsences
 
 from fedtempo import Fleet
 from fedtempo.engine.settings import StopSettings, TrainingSettings
@@ -12,7 +13,6 @@ from fedtempo.policies.fixed import Forgetful
 from fedtempo.policies.policy import RoundPlan
 from fedtempo.simulator.api import assemble
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.markov import WithAbsences
 from support.simulations import Asking, run
 
 
