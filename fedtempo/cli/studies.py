@@ -25,7 +25,7 @@ from fedtempo.cli.options import (
 )
 from fedtempo.cli.runs import shown_runs
 from fedtempo.cli.terminal import note, print_content
-from fedtempo.experiments.paper import CONFIGS
+from fedtempo.experiments.paper.numbers import CONFIGS
 
 TUNED_PRESET = "best"
 
@@ -50,8 +50,8 @@ def tune(
     output: RecordsOutput = Path("runs/tune"),
 ) -> None:
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
-    from fedtempo.experiments import tuning
-    from fedtempo.experiments.candidates import FIRST_SEED, SearchSpace
+    from fedtempo.experiments.ranking import tuning
+    from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
 
     names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
     check_folders(output)
@@ -74,8 +74,8 @@ def tune(
 
 
 def _preset_to_tune(config: Path) -> str:
-    from fedtempo.experiments.config import DEFAULT_PRESET
-    from fedtempo.experiments.config_file import has_preset
+    from fedtempo.experiments.settings.config import DEFAULT_PRESET
+    from fedtempo.experiments.settings.config_file import has_preset
 
     if has_preset(config, TUNED_PRESET):
         return TUNED_PRESET
@@ -102,7 +102,7 @@ def reproduce(
     ),
 ) -> None:
     """Reproduce the paper's tables and figures, beside its own numbers. Interrupted, it goes on where it was."""
-    from fedtempo.experiments import reproduce as verb
+    from fedtempo.experiments.paper import reproduce as verb
 
     verb.parts_of(what)
     check_installed("matplotlib", "report", "reproduce")
@@ -136,7 +136,7 @@ def leaderboard(
     ] = None,
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
-    from fedtempo.experiments import leaderboard as verb
+    from fedtempo.experiments.ranking import leaderboard as verb
 
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 import fedtempo.cli
-from fedtempo.experiments.processes import compute
-from fedtempo.experiments.reproduce import PARTS_OF_PAPER
+from fedtempo.experiments.paper.reproduce import PARTS_OF_PAPER
+from fedtempo.experiments.running.processes import compute
 from support.runs import SMALL, command
 
 
@@ -98,7 +98,7 @@ def test_ctrl_c_in_a_grid_says_how_far_it_is_and_where(config, tmp_path, monkeyp
         compute(runs[0], os.getpid())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedtempo.experiments.grid.run_here", interrupted)
+    monkeypatch.setattr("fedtempo.experiments.running.grid.run_here", interrupted)
     assert command("compare", config, "--policies", "uniform,weighted", "--seeds", 2, "-o", tmp_path / "runs") == 130
     where = tmp_path / "runs" / "small" / "paper"
     assert capsys.readouterr().err == (

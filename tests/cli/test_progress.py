@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from fedtempo.cli import progress
-from fedtempo.experiments.grid import Grid
-from fedtempo.experiments.runner import run
+from fedtempo.experiments.running.grid import Grid
+from fedtempo.experiments.running.runner import run
 from support.grids import planned_runs
 from support.runs import SMALL
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedtempo import read_fleet
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.problem import problem_of
+from fedtempo.experiments.running.problem import problem_of
+from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import command
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from fedtempo.engine.records import RECORDS, read_header, read_records
 from fedtempo.engine.run_files import CHECKPOINT, LOCK
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.problem import load_data
+from fedtempo.experiments.running.problem import load_data
+from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import SMALL, command
 
 
@@ -118,7 +118,7 @@ def test_the_table_names_the_data(config, tmp_path, capsys):
 def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
     data = replace(load_data(load_experiment(config).data), name=name, complete=not noted)
     for module in ("problem", "planned", "notices"):
-        monkeypatch.setattr(f"fedtempo.experiments.{module}.load_data", lambda _: data)
+        monkeypatch.setattr(f"fedtempo.experiments.running.{module}.load_data", lambda _: data)
     # Samples of its own, so that nothing that this process remembers of other data stands for them.
     samples = f"samples = {900 + len(name)}"
     config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"').replace("samples = 800", samples))

@@ -8,8 +8,8 @@ import pytest
 
 from fedtempo import InputError, files
 from fedtempo.engine.records import CHECKPOINT, RECORDS, RunFiles
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.settings.config import read_experiment
 from fedtempo.policies.registry import BUILT_IN
 from fedtempo.simulator.simulation import Simulation
 from support.runs import SMALL, stopped_run, whole_run

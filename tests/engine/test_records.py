@@ -5,8 +5,8 @@ import pytest
 
 from fedtempo import InputError
 from fedtempo.engine.records import CHECKPOINT, RECORDS, RunFiles, RunNotice
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.settings.config import read_experiment
 from support.runs import SMALL, change_header, command, stopped_run, whole_run
 
 

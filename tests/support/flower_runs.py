@@ -9,8 +9,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Result
 
 from fedtempo.engine.records import RECORDS, RoundRecord, Summary, read_records
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import for_policy, read_experiment
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.settings.config import for_policy, read_experiment
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.client_app import app as client_app
 from fedtempo.flower.app.model_arrays import MODEL, pack

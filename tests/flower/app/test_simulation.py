@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.settings.config import read_experiment
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.strategy.model_file import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP
