@@ -12,9 +12,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.records import Summary
-from fedtempo.experiments.comparing.results import read_run
 from fedtempo.experiments.running import runner
 from fedtempo.experiments.running.planned import plan_run
+from fedtempo.experiments.running.results import read_run
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 

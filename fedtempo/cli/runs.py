@@ -54,10 +54,10 @@ def run(
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
     from fedtempo.cli.progress import run_progress
     from fedtempo.cli.summary import summary_table
-    from fedtempo.experiments.comparing.results import read_run
     from fedtempo.experiments.running import runner
     from fedtempo.experiments.running.notices import warn_first
     from fedtempo.experiments.running.planned import plan_run
+    from fedtempo.experiments.running.results import read_run
     from fedtempo.experiments.settings.config_file import load_experiment
 
     check_seed("seed", seed)

@@ -25,7 +25,7 @@ from fedtempo.cli.options import (
 )
 from fedtempo.cli.runs import shown_runs
 from fedtempo.cli.terminal import note, print_content
-from fedtempo.experiments.paper.numbers import CONFIGS
+from fedtempo.experiments.paper_numbers import CONFIGS
 
 TUNED_PRESET = "best"
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.records import Header, RoundRecord
-from fedtempo.experiments.comparing.results import Run, read_run
-from fedtempo.experiments.paper.numbers import PILOTS, SCHEME
+from fedtempo.experiments.paper_numbers import PILOTS, SCHEME
+from fedtempo.experiments.running.results import Run, read_run
 from fedtempo.experiments.settings.config import ChannelConfig, TimesConfig, decode_experiment, for_policy
 from fedtempo.fleet import Fleet
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha, estimate_gradient_bounds

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments.comparing.results import read_runs
 from fedtempo.experiments.comparing.statistics import Target, outcomes
+from fedtempo.experiments.running.results import read_runs
 from support.marks import slow_after
 from support.runs import command
 

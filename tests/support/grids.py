@@ -4,10 +4,10 @@ from pathlib import Path
 
 from fedtempo.engine.records import Header, RoundRecord, Summary
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.ranking.candidates import Candidate, Trial
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.planned import plan_runs
+from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config_file import load_experiment
 
 ONE_PROCESS, TWO_PROCESSES = Execution(jobs=1), Execution(jobs=2)

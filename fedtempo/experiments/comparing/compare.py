@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import RunOutcome, Target, outcomes
 from fedtempo.experiments.comparing.tables import time_table
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.planned import plan_runs
+from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config import Experiment
 from fedtempo.tables.table import Table
 

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedtempo.checks import Integers, Vector
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target, time_to
+from fedtempo.experiments.running.results import Run
 
 XAxis: TypeAlias = Literal["time", "rounds"]
 YAxis: TypeAlias = Literal["loss", "accuracy"]

@@ -10,9 +10,9 @@ import numpy as np
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.experiments.comparing.curves import AXIS_LABELS, BAND, PANELS, Panel, panel, reaches, thinned
 from fedtempo.experiments.comparing.groups import grouped, policy_label
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.comparing.styles import Style, styles
+from fedtempo.experiments.running.results import Run
 from fedtempo.files import whole_files
 
 if TYPE_CHECKING:

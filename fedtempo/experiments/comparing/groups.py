@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 
-from fedtempo.experiments.comparing.results import Run
+from fedtempo.experiments.running.results import Run
 
 
 def policy_label(run: Run) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from fedtempo.checks import Booleans, InputError, Vector
-from fedtempo.experiments.comparing.results import Run, by_policy
+from fedtempo.experiments.running.results import Run, by_policy
 
 CONFIDENCE = 0.95
 FEWEST_VALUES = 3  # for an interval: with two, Student's t takes 13 deviations to either side

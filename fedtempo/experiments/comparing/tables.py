@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from fedtempo.experiments.comparing import cells
 from fedtempo.experiments.comparing.cells import factor, has_pilots
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target, Times, times_to
-from fedtempo.experiments.paper.numbers import BASELINES, SCHEME, SCHEME_WITHOUT_PILOTS, Printed
+from fedtempo.experiments.paper_numbers import BASELINES, SCHEME, SCHEME_WITHOUT_PILOTS, Printed
+from fedtempo.experiments.running.results import Run
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, as_cell
 
 INTERVALS = (

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from fedtempo.checks import Vector
-from fedtempo.experiments.comparing.results import Run, by_policy
 from fedtempo.experiments.estimate import measured_fleet
+from fedtempo.experiments.running.results import Run, by_policy
 from fedtempo.fleet import Fleet
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha
 

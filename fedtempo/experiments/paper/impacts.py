@@ -7,9 +7,9 @@ import msgspec
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing import cells
 from fedtempo.experiments.comparing.cells import factor
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target, times_to
-from fedtempo.experiments.paper.numbers import (
+from fedtempo.experiments.paper.study import Curves, ReproducedPart, Study, picture_of
+from fedtempo.experiments.paper_numbers import (
     IMPACT_ACCURACY,
     IMPACT_LOSS,
     IMPACT_OF_K,
@@ -17,7 +17,7 @@ from fedtempo.experiments.paper.numbers import (
     SCHEME_WITHOUT_PILOTS,
     SETUPS,
 )
-from fedtempo.experiments.paper.study import Curves, ReproducedPart, Study, picture_of
+from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config import for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.tables.document import Document, Heading

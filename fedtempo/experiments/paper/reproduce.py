@@ -9,9 +9,9 @@ from pathlib import Path
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.figures import draw_comparison
 from fedtempo.experiments.paper.impacts import SETUP, reproduce_impact_of_e, reproduce_impact_of_k
-from fedtempo.experiments.paper.numbers import CONFIGS, PILOTS, SETUPS
 from fedtempo.experiments.paper.setup import AFTER_PILOTS, reproduce_setup
 from fedtempo.experiments.paper.study import ReproducedPart, Study
+from fedtempo.experiments.paper_numbers import CONFIGS, PILOTS, SETUPS
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.problem import problem_of

@@ -7,15 +7,15 @@ from textwrap import wrap
 import numpy as np
 
 from fedtempo.checks import Vector
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.comparing.tables import ratio_table, time_table
 from fedtempo.experiments.paper.estimates import estimate, fleet_of
-from fedtempo.experiments.paper.numbers import MODELS, PILOTS, SCHEME, SCHEME_WITHOUT_PILOTS, SETUPS, PaperSetup
 from fedtempo.experiments.paper.study import Curves, ReproducedPart, Study, picture_of
 from fedtempo.experiments.paper.tables import gains_table, round_time_table, rounds_table
+from fedtempo.experiments.paper_numbers import MODELS, PILOTS, SCHEME, SCHEME_WITHOUT_PILOTS, SETUPS, PaperSetup
 from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import problem_of
+from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config import Experiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.fleet import Fleet

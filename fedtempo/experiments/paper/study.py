@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.amounts import limits
-from fedtempo.experiments.comparing.results import Run, code_of
 from fedtempo.experiments.comparing.statistics import Target
-from fedtempo.experiments.paper.numbers import CONFIGS
+from fedtempo.experiments.paper_numbers import CONFIGS
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.planned import PlannedRun, plan_runs
+from fedtempo.experiments.running.results import Run, code_of
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable

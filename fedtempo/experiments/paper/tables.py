@@ -7,10 +7,10 @@ import numpy as np
 from fedtempo.checks import Vector
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparing.amounts import amount, multiple, not_reached
-from fedtempo.experiments.comparing.results import Run, by_policy
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.paper.estimates import estimate, fleet_of
-from fedtempo.experiments.paper.numbers import PILOTS, SCHEME, SCHEME_WITHOUT_PILOTS, PaperSetup
+from fedtempo.experiments.paper_numbers import PILOTS, SCHEME, SCHEME_WITHOUT_PILOTS, PaperSetup
+from fedtempo.experiments.running.results import Run, by_policy
 from fedtempo.fleet import Fleet
 from fedtempo.tables.prose import Code, Paragraph, Span
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, as_cell, number_cell

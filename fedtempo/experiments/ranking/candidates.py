@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target, Times, times_to
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.planned import PlannedRun, plan_runs
+from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable, merged
 

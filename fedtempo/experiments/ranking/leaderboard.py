@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from fedtempo.checks import InputError, check_choice, check_count
-from fedtempo.experiments.comparing.results import code_of
-from fedtempo.experiments.paper.numbers import CONFIGS
+from fedtempo.experiments.paper_numbers import CONFIGS
 from fedtempo.experiments.ranking.candidates import Trial, try_out
 from fedtempo.experiments.ranking.chart import draw_ranking
 from fedtempo.experiments.ranking.contest import CHANNELS, FORMER_CHANNELS, Contest, trace_files
@@ -32,6 +31,7 @@ from fedtempo.experiments.ranking.standings import (
 )
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
+from fedtempo.experiments.running.results import code_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 from fedtempo.policies.builtin import BUILT_IN

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.comparing.results import code_of
 from fedtempo.experiments.comparing.statistics import Target, Times
 from fedtempo.experiments.ranking.candidates import Edge, Trial
+from fedtempo.experiments.running.results import code_of
 from fedtempo.policies.registry import traits
 
 SETTINGS = ("step_size", "cohort_size", "server_momentum")

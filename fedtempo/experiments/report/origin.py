@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 
 from fedtempo.experiments.comparing.amounts import count
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.report.sections import SectionRuns
+from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.decode import to_toml
 
 ENDS = {"target": "at the target", "max_rounds": "at the limit", "max_time": "at the limit", None: "not finished"}

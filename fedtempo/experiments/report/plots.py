@@ -16,11 +16,11 @@ from fedtempo.experiments.comparing.curves import (
     panel,
     thinned,
 )
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.comparing.styles import Style
 from fedtempo.experiments.report.clients import ClientsPlot, clients_plot, short
 from fedtempo.experiments.report.sections import SectionRuns
+from fedtempo.experiments.running.results import Run
 
 SEED_POINTS = 240  # of the curve of one seed, a thin line among many
 WHISKERS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the round times

@@ -8,9 +8,9 @@ import numpy as np
 
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.groups import grouped
-from fedtempo.experiments.comparing.results import Run
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.report.labels import labelled
+from fedtempo.experiments.running.results import Run
 
 
 @dataclass(frozen=True, eq=False, slots=True)

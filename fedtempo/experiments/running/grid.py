@@ -12,10 +12,10 @@ from typing import TypeAlias
 from fedtempo.checks import InputError
 from fedtempo.engine.headers import other_code
 from fedtempo.engine.records import HeaderLine, RoundRecord, RunNotice, Summary, decode_line, read_header
-from fedtempo.experiments.comparing.results import Run, read_run
 from fedtempo.experiments.running.cluster import run_on_ray
 from fedtempo.experiments.running.planned import PlannedRun
 from fedtempo.experiments.running.processes import run_here
+from fedtempo.experiments.running.results import Run, read_run
 
 KINDS_SHOWN = 3
 BLOCK = 4096  # bytes that are read at first to find a last line

@@ -3,7 +3,7 @@
 import pytest
 
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments.comparing.results import read_run
+from fedtempo.experiments.running.results import read_run
 from support.marks import slow_after
 from support.paths import ROOT
 from support.runs import run_file

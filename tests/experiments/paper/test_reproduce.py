@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments.comparing.results import read_run
 from fedtempo.experiments.paper import impacts as reproduced_impacts
 from fedtempo.experiments.paper import reproduce
 from fedtempo.experiments.paper import setup as reproduced_setup
 from fedtempo.experiments.running import provenance
 from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import load_data, problem_of
+from fedtempo.experiments.running.results import read_run
 from fedtempo.experiments.running.runner import simulation_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.learning.softmax import SoftmaxTrainer

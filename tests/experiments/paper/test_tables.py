@@ -8,8 +8,8 @@ import numpy as np
 from fedtempo import Fleet, round_time_bounds
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparing.statistics import Target
-from fedtempo.experiments.paper.numbers import SETUPS
 from fedtempo.experiments.paper.tables import gains_table, own_estimates, round_time_table, rounds_table
+from fedtempo.experiments.paper_numbers import SETUPS
 from support.grids import made_up
 
 TARGET = Target(loss=1.0)

@@ -10,7 +10,7 @@ import pytest
 
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.comparing.amounts import amount
-from fedtempo.experiments.comparing.results import read_run
+from fedtempo.experiments.running.results import read_run
 from support.grids import cells
 from support.runs import command
 

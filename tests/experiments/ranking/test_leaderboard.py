@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.comparing.results import read_run
 from fedtempo.experiments.comparing.statistics import Target, Times
 from fedtempo.experiments.ranking import setup_grids
 from fedtempo.experiments.ranking.candidates import best_of
@@ -21,6 +20,7 @@ from fedtempo.experiments.ranking.ranking import Ranking, _spread
 from fedtempo.experiments.ranking.setup_grids import GRIDS, SetupGrid
 from fedtempo.experiments.ranking.standings import EDGES, Standing, standing_of
 from fedtempo.experiments.running.grid import Execution
+from fedtempo.experiments.running.results import read_run
 from support.grids import cells, made_up, trial_of
 from support.marks import slow_after
 from support.paths import ROOT

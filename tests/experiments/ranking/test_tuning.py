@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fedtempo.experiments.comparing.results import read_runs
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.ranking.candidates import best_of, edges_of
 from fedtempo.experiments.ranking.tuning import Tuning
+from fedtempo.experiments.running.results import read_runs
 from support.grids import cells, late, trial, trial_of
 from support.runs import command
 

@@ -6,8 +6,8 @@ import pytest
 from fedtempo import cohort_round_time
 from fedtempo.checks import InputError
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.experiments.comparing.results import read_run
 from fedtempo.experiments.running.grid import run_grid
+from fedtempo.experiments.running.results import read_run
 from support.grids import ONE_PROCESS, made_up, planned_runs
 
 
