@@ -9,8 +9,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Result
 
 from fedtempo.engine.records import RECORDS, RoundRecord, Summary, read_records
-from fedtempo.experiments.running import runner
-from fedtempo.experiments.settings.config import for_policy, read_experiment
+from fedtempo.experiments.running.runner import simulation_of
+from fedtempo.experiments.settings.config import for_policy
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.client_app import app as client_app
 from fedtempo.flower.app.model_arrays import MODEL, pack
@@ -32,19 +33,15 @@ class TrainedOnNodes:
         return self.result.arrays[MODEL].numpy()
 
 
-def experiment_of(config):
-    return read_experiment(config)[0]
-
-
 def problem_of(config):
-    return assemble(experiment_of(config))
+    return assemble(load_experiment(config))
 
 
 def simulated(config, policy, *, rounds=3, seed=0):
     """Return the records and the model of the same run in the simulator."""
-    experiment = experiment_of(config)
+    experiment = load_experiment(config)
     stop = replace(experiment.stop, target_loss=None, target_accuracy=None, max_rounds=rounds)
-    simulation = runner.make_simulation(replace(experiment, stop=stop), policy, seed)
+    simulation = simulation_of(replace(experiment, stop=stop), policy, seed)
     return list(simulation.rounds()), simulation.model
 
 
@@ -56,7 +53,7 @@ def grid_of(config, policy, seed=0, app=client_app, clients=None):
 
 def train(config, policy, grid=None, *, rounds=3, seed=0, evaluated=("loss", "accuracy"), nonsense=False, **settings):
     """Run on Flower nodes; ``evaluated``: which metrics the server's function returns, or ``nonsense``."""
-    training, options = for_policy(experiment_of(config), policy)
+    training, options = for_policy(load_experiment(config), policy)
     problem, seen = problem_of(config), []
     settings = {"options": options, "fleet": problem.fleet, "deadline": 5.0} | asdict(training) | settings
     then, evaluate_fn = settings.pop("progress", lambda loop, record: None), settings.pop("evaluate_fn", None)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from flwr.app import UserConfigValue
 
+from fedtempo.data.federation import FederatedData
 from fedtempo.engine.headers import as_table
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.planned import make_header
-from fedtempo.experiments.running.problem import load_trainer, problem_of
+from fedtempo.experiments.running.problem import load_data, load_trainer, problem_of
 from fedtempo.experiments.settings.config import Experiment, for_policy
 from fedtempo.experiments.settings.decode import merged
 from fedtempo.flower.app.run_config import RunConfig
@@ -33,6 +34,11 @@ def read_setup(run_config: Mapping[str, UserConfigValue]) -> AppSetup:
     training, options = for_policy(experiment, config.policy)
     problem = assemble(experiment, config.ballast)
     return AppSetup(config=config, experiment=experiment, training=training, options=options, problem=problem)
+
+
+def data_of(run_config: Mapping[str, UserConfigValue]) -> FederatedData:
+    """Return the data alone: a node describes itself without the libraries that train its model."""
+    return load_data(RunConfig.read(run_config).read_experiment().data)
 
 
 def assemble(experiment: Experiment, ballast: int = 0) -> Problem:

@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 from threadpoolctl import threadpool_limits
 
 from fedtempo.engine.clients import Start
-from fedtempo.flower.app.assembly import AppSetup, read_setup
+from fedtempo.flower.app.assembly import AppSetup, data_of, read_setup
 from fedtempo.flower.app.emulated import meet
 from fedtempo.flower.app.model_arrays import pack, unpack
 from fedtempo.flower.strategy.client_mod import tempo_client
@@ -32,7 +32,7 @@ PATIENCE = 0.25  # share of the deadline that emulated devices wait for each oth
 
 def num_examples(context: Context) -> int:
     """Return how many samples this node has."""
-    return int(read_setup(context.run_config).problem.data.sizes[int(context.node_config[PARTITION])])
+    return int(data_of(context.run_config).sizes[int(context.node_config[PARTITION])])
 
 
 app = ClientApp(mods=[tempo_client(num_examples)])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.testbed.federation import APP
-from support.flower_runs import experiment_of
 
 
 def test_what_is_written_is_read_back():
@@ -37,7 +37,7 @@ def test_wrong_values_are_refused_in_one_sentence():
 
 def test_ballast_counts_where_upload_times_follow_from_rates(config):
     """Otherwise the server would plan with uploads of the model alone."""
-    experiment = experiment_of(config)
+    experiment = load_experiment(config)
     plain = assemble(experiment)
     own = plain.trainer.num_parameters * 4
     np.testing.assert_array_equal(assemble(experiment, own).fleet.upload_time, plain.fleet.upload_time)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.experiments.running import runner
-from fedtempo.experiments.settings.config import read_experiment
+from fedtempo.experiments.running.runner import simulation_of
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.strategy.model_file import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP
@@ -37,8 +37,7 @@ class FlwrRun(FlowerProcess):
 def test_the_same_cohorts_weights_and_model_as_in_the_simulator(tmp_path):
     config, records = tmp_path / "small.toml", tmp_path / "run"
     config.write_text(SMALL)
-    experiment, _ = read_experiment(config)
-    simulation = runner.make_simulation(experiment, "weighted", 3)
+    simulation = simulation_of(load_experiment(config), "weighted", 3)
     rounds = simulation.rounds()
     expected = [next(rounds) for _ in range(3)]
     settings = f'config="{config}" policy="weighted" seed=3 rounds=3 clock="simulated" records="{records}"'

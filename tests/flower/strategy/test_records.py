@@ -12,11 +12,12 @@ from fedtempo import InputError, optimal_sampling
 from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS, read_records
 from fedtempo.engine.run_files import CHECKPOINT
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.app.assembly import header_of, read_setup
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.strategy.model_file import MODEL_FILE
-from support.flower_runs import experiment_of, grid_of, nodes_of, problem_of, train
+from support.flower_runs import grid_of, nodes_of, problem_of, train
 
 
 def ready_header(config, policy, **more):
@@ -57,7 +58,7 @@ def test_what_the_records_of_an_app_tell_is_what_the_papers_scheme_needs(config,
     found = read_fleet(tmp_path / "clients.csv")
     options = {"beta_over_alpha": 0.5, "gradient_bound": found.gradient_bound.tolist(), "floor": 0.0}
     rounds = train(config, "proposed-oracle", rounds=4, options=options, clock="simulated").rounds
-    fleet, size = problem_of(config).fleet, experiment_of(config).training.cohort_size
+    fleet, size = problem_of(config).fleet, load_experiment(config).training.cohort_size
     q = optimal_sampling(
         replace(fleet, gradient_bound=found.gradient_bound), cohort_size=size, beta_over_alpha=0.5
     )  # fmt: skip

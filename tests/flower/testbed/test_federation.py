@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from fedtempo.engine.records import RECORDS, RoundRecord, read_records
-from fedtempo.experiments.running import runner
+from fedtempo.experiments.running.runner import simulation_of
 from fedtempo.experiments.settings.config import for_policy, make_experiment
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.app.run_config import RunConfig
@@ -56,7 +56,7 @@ def servers_of_forks(node):
 
 def simulated(policy, seed, rounds=3):
     experiment = make_experiment(TABLE | {"stop": {"max_rounds": rounds}})
-    simulation = runner.make_simulation(experiment, policy, seed)
+    simulation = simulation_of(experiment, policy, seed)
     return list(simulation.rounds()), simulation.model
 
 
