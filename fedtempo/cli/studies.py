@@ -51,7 +51,7 @@ def tune(
 ) -> None:
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
     from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
-    from fedtempo.experiments.ranking.ranking import tuning
+    from fedtempo.experiments.ranking import tuning
 
     names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
     check_folders(output)
@@ -136,7 +136,7 @@ def leaderboard(
     ] = None,
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
-    from fedtempo.experiments.ranking.ranking import leaderboard as verb
+    from fedtempo.experiments.ranking import leaderboard as verb
 
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)
