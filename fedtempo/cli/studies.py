@@ -50,8 +50,8 @@ def tune(
     output: RecordsOutput = Path("runs/tune"),
 ) -> None:
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
-    from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
     from fedtempo.experiments.ranking import tuning
+    from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
 
     names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
     check_folders(output)

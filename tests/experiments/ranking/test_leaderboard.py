@@ -11,11 +11,11 @@ import pytest
 
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.statistics import Target, Times
+from fedtempo.experiments.ranking import setup_grids
 from fedtempo.experiments.ranking.candidates import best_of
 from fedtempo.experiments.ranking.chart import draw_ranking
 from fedtempo.experiments.ranking.contest import trace_files
 from fedtempo.experiments.ranking.leaderboard import LeaderboardRequest, rank, write_ranking
-from fedtempo.experiments.ranking import setup_grids
 from fedtempo.experiments.ranking.ranking import Ranking, _spread
 from fedtempo.experiments.ranking.setup_grids import GRIDS, SetupGrid
 from fedtempo.experiments.ranking.standings import EDGES, Standing, standing_of
