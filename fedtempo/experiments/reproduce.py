@@ -11,10 +11,10 @@ from fedtempo.experiments.config import DEFAULT_PRESET
 from fedtempo.experiments.figures import draw_comparison
 from fedtempo.experiments.grid import Execution
 from fedtempo.experiments.notices import warn_first
-from fedtempo.experiments.paper import CONFIGS, PILOTS, SETUPS
+from fedtempo.experiments.paper import AFTER_PILOTS, CONFIGS, PILOT_POLICIES, SETUPS
 from fedtempo.experiments.problem import problem_of
 from fedtempo.experiments.reproduced_impacts import SETUP, reproduce_impact_of_e, reproduce_impact_of_k
-from fedtempo.experiments.reproduced_setup import AFTER_PILOTS, reproduce_setup
+from fedtempo.experiments.reproduced_setup import reproduce_setup
 from fedtempo.experiments.study import ReproducedPart, Study
 from fedtempo.files import whole_file
 from fedtempo.tables.markdown import to_markdown
@@ -55,7 +55,7 @@ def reproduce(request: ReproductionRequest, execution: Execution) -> Iterator[Re
     for setup in dict.fromkeys(name if name in SETUPS else SETUP for name in names):
         experiment = study.experiment(setup)
         problem_of(experiment)
-        warn_first(experiment, [*PILOTS, *AFTER_PILOTS])
+        warn_first(experiment, [*PILOT_POLICIES, *AFTER_PILOTS])
     for name in names:
         yield REPRODUCERS[name](study)
 
