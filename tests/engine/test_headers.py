@@ -4,11 +4,11 @@ import math
 
 import msgspec
 import pytest
+from support.hand_made import hand_made_run
 
 from fedtempo import InputError
 from fedtempo.engine.headers import LIMITS, as_table, limits, other_code, other_run, with_config, with_limits
 from fedtempo.engine.records import FORMAT, HeaderLine, encode, plain, read_header
-from support.hand_made import hand_made_run
 
 HEADER = hand_made_run([]).header
 

@@ -6,6 +6,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from support.hand_made import hand_made_run
 
 from fedtempo import InputError
 from fedtempo.engine.records import (
@@ -20,7 +21,6 @@ from fedtempo.engine.records import (
     read_records,
 )
 from fedtempo.engine.run_files import RunFiles
-from support.hand_made import hand_made_run
 
 RUN = hand_made_run([2.0, math.nan, 1.0])
 LINES = [HeaderLine(RUN.header), *RUN.records, RUN.summary]

@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from support.hand_made import hand_made_run
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS, RunNotice
 from fedtempo.engine.run_files import CHECKPOINT, RunFiles
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.planned import make_header
-from support.hand_made import hand_made_run
+from fedtempo.experiments.running.planned import make_header
+from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import SMALL, change_header, command, run_file, stopped_run, whole_run
 
 
