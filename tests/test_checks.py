@@ -59,7 +59,9 @@ def test_places_stand_before_the_sentence_the_outermost_first():
 
 
 def test_settings_are_spelled_as_their_reader_knows_them():
-    error = InputError("max_time", "come with {max_rounds}", "{max_time}", "give {model_megabytes} or {a} {Not This} {}")
+    error = InputError(
+        "max_time", "come with {max_rounds}", "{max_time}", "give {model_megabytes} or {a} {Not This} {}"
+    )
     assert str(error) == "max_time must come with max_rounds, got {max_time}; give model_megabytes or a {Not This} {}"
     assert error.sentence(as_option) == (
         "--max-time must come with --max-rounds, got {max_time}; give --model-megabytes or --a {Not This} {}"
