@@ -6,7 +6,6 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from support.hand_made import hand_made_run
 
 from fedtempo import InputError
 from fedtempo.engine.records import (
@@ -21,8 +20,9 @@ from fedtempo.engine.records import (
     read_records,
 )
 from fedtempo.engine.run_files import RunFiles
+from support.grids import made_up
 
-RUN = hand_made_run([2.0, math.nan, 1.0])
+RUN = made_up("uniform", 0, [2.0, None, 1.0], 1.0)
 LINES = [HeaderLine(RUN.header), *RUN.records, RUN.summary]
 NOT_TEXT = b"\xff"
 

@@ -4,19 +4,19 @@ import json
 
 import numpy as np
 import pytest
-from support.hand_made import hand_made_run
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS, RunNotice
 from fedtempo.engine.run_files import CHECKPOINT, RunFiles
 from fedtempo.experiments.running.planned import make_header
 from fedtempo.experiments.settings.config_file import load_experiment
+from support.grids import made_up
 from support.runs import SMALL, change_header, command, run_file, stopped_run, whole_run
 
 
 def test_two_processes_do_not_write_one_run(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtempo.engine.run_files.LOCK_PATIENCE", 0.3)
-    header = hand_made_run([]).header
+    header = made_up("uniform", 0, [], 1.0).header
     first = RunFiles(tmp_path / "run", header)
     first.open()
     with pytest.raises(ValueError, match="one process"):
