@@ -20,10 +20,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.contest import LOOKS_APART
-from fedtempo.experiments.runner import one_thread, simulation_of
-from fedtempo.experiments.setup_grids import GRIDS
+from fedtempo.experiments.ranking.contest import LOOKS_APART
+from fedtempo.experiments.ranking.setup_grids import GRIDS
+from fedtempo.experiments.running.runner import one_thread, simulation_of
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.policies.tempo import constants
 
 CONFIGS = Path(__file__).parents[1] / "configs"

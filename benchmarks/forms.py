@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.runner import one_thread, simulation_of
+from fedtempo.experiments.running.runner import one_thread, simulation_of
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 from fedtempo.tables.table import Table
 

@@ -12,10 +12,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.records import Summary
-from fedtempo.experiments import runner
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.planned import plan_run
-from fedtempo.experiments.results import read_run
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.running.planned import plan_run
+from fedtempo.experiments.running.results import read_run
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 
 ROOT = Path(__file__).resolve().parents[1]

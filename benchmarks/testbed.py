@@ -25,8 +25,8 @@ import numpy as np
 import psutil
 
 from fedtempo.engine.records import RoundRecord, Summary
-from fedtempo.experiments.config import for_policy, read_experiment
-from fedtempo.experiments.tables import markdown
+from fedtempo.experiments.comparing.tables import markdown
+from fedtempo.experiments.settings.config import for_policy, read_experiment
 from fedtempo.files import whole_file
 from fedtempo.flower.strategy.notes import failures_in, uploads_in
 from fedtempo.flower.testbed.federation import Testbed

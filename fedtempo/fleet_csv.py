@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedtempo.checks import InputError, Vector, check_positive, first_violation
 from fedtempo.files import whole_file
@@ -196,7 +197,7 @@ def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: flo
     return Fleet(**columns, total_bandwidth=total_bandwidth, names=names)
 
 
-def _check_column(column: str, values: Vector, names: Any, remedy: str) -> None:  # noqa: ANN401
+def _check_column(column: str, values: Vector, names: npt.NDArray[Any] | None, remedy: str) -> None:
     bad = first_violation(values, allow_zero=False)
     if bad is not None:
         client = bad if names is None else str(names[bad])

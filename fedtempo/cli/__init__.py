@@ -18,7 +18,7 @@ from fedtempo.cli.records import estimate, export, report
 from fedtempo.cli.runs import compare, run
 from fedtempo.cli.start import fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
-from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, Interrupted, fail
+from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, Interrupted, fail, spelling
 
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -53,8 +53,7 @@ class _Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            options = {str(one.name): max(one.opts, key=len) for one in self.params if one.param_type_name == "option"}
-            raise _OptionError(error.sentence(lambda name: options.get(name, name))) from None
+            raise _OptionError(error.sentence(spelling(ctx))) from None
 
     def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
         super().__init__(*given, **named)

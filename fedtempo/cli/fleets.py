@@ -66,7 +66,7 @@ def plan(
     if plot is not None:
         picture_format(plot)
     check_outputs(fleet_csv, output, plot, json_file)
-    check_ending("--json", json_file, JSON)
+    check_ending("json_file", json_file, JSON)
     settings = PlanSettings(
         cohort_size=cohort_size,
         max_cohort=max_cohort,

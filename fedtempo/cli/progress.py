@@ -17,8 +17,8 @@ from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord
 from fedtempo.engine.run import Progress as RoundProgress
 from fedtempo.engine.settings import StopSettings
-from fedtempo.experiments.grid import Grid, last_line
-from fedtempo.experiments.planned import PlannedRun
+from fedtempo.experiments.running.grid import Grid, last_line
+from fedtempo.experiments.running.planned import PlannedRun
 
 POLL_SECONDS, ACTIVE_SECONDS = 1.0, 15.0
 LINE_SECONDS = 60.0  # between lines where there is no terminal

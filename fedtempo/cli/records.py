@@ -10,8 +10,8 @@ from fedtempo.cli.terminal import note, run_notices
 from fedtempo.fleet_csv import write_fleet
 
 if TYPE_CHECKING:
-    from fedtempo.experiments.comparison import Target
-    from fedtempo.experiments.results import Run
+    from fedtempo.experiments.comparing.statistics import Target
+    from fedtempo.experiments.running.results import Run
 
 Runs = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or of folders of runs.")]
 
@@ -23,12 +23,12 @@ def report(
     target_accuracy: Annotated[float | None, typer.Option(help="Compare at this accuracy, 0 to 1, e.g. 0.7.")] = None,
 ) -> None:
     """Write one page that shows runs side by side: tables, curves, the fleet, and how to run them again."""
-    from fedtempo.experiments.comparison import Target
-    from fedtempo.experiments.results import read_runs
+    from fedtempo.experiments.comparing.statistics import Target
+    from fedtempo.experiments.running.results import read_runs
 
     stop_options(target_loss=target_loss, target_accuracy=target_accuracy)
     check_outputs(None, output)
-    check_ending("--output", output, HTML)
+    check_ending("output", output, HTML)
     check_report()
     wanted = Target(loss=target_loss, accuracy=target_accuracy)
     with run_notices():

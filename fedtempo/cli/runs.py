@@ -14,7 +14,7 @@ from fedtempo.checks import check_seed
 from fedtempo.cli.options import (
     HTML,
     JSON,
-    Config,
+    ConfigFile,
     Jobs,
     Preset,
     Ray,
@@ -33,11 +33,11 @@ from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console,
 from fedtempo.files import whole_file
 
 if TYPE_CHECKING:
-    from fedtempo.experiments.grid import Execution
+    from fedtempo.experiments.running.grid import Execution
 
 
 def run(
-    config: Config,
+    config: ConfigFile,
     policy: Annotated[str, typer.Option(help="Who trains; fedtempo policies lists them.")],
     seed: Annotated[int, typer.Option(help="Of cohorts, batches and the initial model.")] = 0,
     preset: Preset = "paper",
@@ -54,11 +54,11 @@ def run(
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
     from fedtempo.cli.progress import run_progress
     from fedtempo.cli.summary import summary_table
-    from fedtempo.experiments import runner
-    from fedtempo.experiments.config_file import load_experiment
-    from fedtempo.experiments.notices import warn_first
-    from fedtempo.experiments.planned import plan_run
-    from fedtempo.experiments.results import read_run
+    from fedtempo.experiments.running import runner
+    from fedtempo.experiments.running.notices import warn_first
+    from fedtempo.experiments.running.planned import plan_run
+    from fedtempo.experiments.running.results import read_run
+    from fedtempo.experiments.settings.config_file import load_experiment
 
     check_seed("seed", seed)
     stop = stop_options(target_loss=target_loss, max_rounds=max_rounds)
@@ -78,7 +78,7 @@ def run(
 
 
 def compare(
-    config: Config,
+    config: ConfigFile,
     policies: Annotated[str, typer.Option(help="Names, separated by commas; fedtempo policies lists them.")],
     seeds: Seeds = 5,
     first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
@@ -97,8 +97,8 @@ def compare(
     output: RecordsOutput = Path("runs/compare"),
 ) -> None:
     """Run policies over the same seeds, and show what each takes to the target. Finished runs are not run again."""
-    from fedtempo.experiments import compare as verb
-    from fedtempo.experiments.config_file import load_experiment
+    from fedtempo.experiments.comparing import compare as verb
+    from fedtempo.experiments.settings.config_file import load_experiment
 
     names, all_seeds = policy_names(policies), seed_range(seeds, first_seed)
     check_outputs(config, json_file, report, what="the experiment's own file")
@@ -125,7 +125,7 @@ def compare(
 def shown_runs(jobs: int, ray: str | None) -> Iterator["Execution"]:
     """Show how the runs of the block get on, and what there is to say of them; Ctrl-C says how far they have come."""
     from fedtempo.cli.progress import grid_progress
-    from fedtempo.experiments.grid import Execution, GridInterrupted
+    from fedtempo.experiments.running.grid import Execution, GridInterrupted
 
     try:
         with run_notices(), compiling_noted():

@@ -21,7 +21,7 @@ def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("experiment.toml"),
 ) -> None:
     """Write a commented configuration to start from."""
-    from fedtempo.experiments.template import TEMPLATE
+    from fedtempo.experiments.settings.template import TEMPLATE
 
     if path.exists():
         raise InputError(name=path, rule="not exist yet", got="a file", remedy="choose another name")

@@ -7,11 +7,11 @@ import typer
 
 from fedtempo.checks import InputError
 from fedtempo.cli.options import (
-    Config,
+    ConfigFile,
     Configs,
     Jobs,
     Ray,
-    Records,
+    RecordsFolder,
     RecordsOutput,
     Seeds,
     TargetLoss,
@@ -25,13 +25,13 @@ from fedtempo.cli.options import (
 )
 from fedtempo.cli.runs import shown_runs
 from fedtempo.cli.terminal import note, print_content
-from fedtempo.experiments.paper import CONFIGS
+from fedtempo.experiments.paper_numbers import CONFIGS
 
 TUNED_PRESET = "best"
 
 
 def tune(
-    config: Config,
+    config: ConfigFile,
     policies: Annotated[str, typer.Option(help="Names, separated by commas.")],
     step_sizes: Annotated[str, typer.Option(help="Step sizes to try, separated by commas.")],
     cohort_sizes: Annotated[str, typer.Option(help="Cohort sizes to try.", show_default="the file's")] = "",
@@ -50,8 +50,8 @@ def tune(
     output: RecordsOutput = Path("runs/tune"),
 ) -> None:
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
-    from fedtempo.experiments import tuning
-    from fedtempo.experiments.candidates import FIRST_SEED, SearchSpace
+    from fedtempo.experiments.ranking import tuning
+    from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
 
     names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
     check_folders(output)
@@ -74,8 +74,8 @@ def tune(
 
 
 def _preset_to_tune(config: Path) -> str:
-    from fedtempo.experiments.config import DEFAULT_PRESET
-    from fedtempo.experiments.config_file import has_preset
+    from fedtempo.experiments.settings.config import DEFAULT_PRESET
+    from fedtempo.experiments.settings.config_file import has_preset
 
     if has_preset(config, TUNED_PRESET):
         return TUNED_PRESET
@@ -96,13 +96,13 @@ def reproduce(
     jobs: Jobs = -1,
     ray: Ray = None,
     configs: Configs = CONFIGS,
-    records: Records = Path("runs/reproduce"),
+    records: RecordsFolder = Path("runs/reproduce"),
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and figures.")] = Path(
         "reproduction"
     ),
 ) -> None:
     """Reproduce the paper's tables and figures, beside its own numbers. Interrupted, it goes on where it was."""
-    from fedtempo.experiments import reproduce as verb
+    from fedtempo.experiments.paper import reproduce as verb
 
     verb.parts_of(what)
     check_installed("matplotlib", "report", "reproduce")
@@ -129,14 +129,14 @@ def leaderboard(
     configs: Configs = CONFIGS,
     jobs: Jobs = -1,
     ray: Ray = None,
-    records: Records = Path("runs/leaderboard"),
+    records: RecordsFolder = Path("runs/leaderboard"),
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and charts.")] = Path("leaderboard"),
     beside: Annotated[
         Path | None, typer.Option(help="Folder of an earlier leaderboard, whose other policies' runs are kept.")
     ] = None,
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
-    from fedtempo.experiments import leaderboard as verb
+    from fedtempo.experiments.ranking import leaderboard as verb
 
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)

@@ -2,9 +2,11 @@
 
 Lines hold nothing that differs between equal runs, so that equal runs have equal bytes. They are encoded and decoded
 strictly: a line of another shape is refused with one sentence. Records of format 1, which named no format, have the
-same fields but for what ``failures`` of a note hold; they are read as they are.
+same fields but for what ``failures`` of a note hold; they are read as they are. A setting may be infinite, so headers
+hold Infinity where it is; in rounds and summaries null stands for whatever is no finite number.
 """
 
+import json
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,10 +20,10 @@ from fedtempo.checks import InputError
 FORMAT = 2
 RECORDS = "records.jsonl"
 FOLDERS_SHOWN = 3
+HEADER_START, SUMMARY_START = b'{"header"', b'{"end"'  # their first fields, in every format
 
 Table: TypeAlias = Mapping[str, object]  # settings as TOML has them: tables of values and tables
 End = Literal["target", "max_rounds", "max_time", "diverged"]
-T = TypeVar("T", bound="Line")
 D = TypeVar("D")
 
 
@@ -126,6 +128,16 @@ class HeaderLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     header: Header
 
 
+class _AnyHeader(msgspec.Struct, frozen=True):
+    """Of any format, later ones too."""
+
+    format: int = 1
+
+
+class _AnyHeaderLine(msgspec.Struct, frozen=True):
+    header: _AnyHeader
+
+
 class Records(msgspec.Struct, frozen=True):
     """A whole records file, as far as it was written."""
 
@@ -136,29 +148,27 @@ class Records(msgspec.Struct, frozen=True):
 
 _ENCODER = msgspec.json.Encoder(enc_hook=lambda value: _plain(value))
 _ROUND, _SUMMARY = msgspec.json.Decoder(RoundRecord), msgspec.json.Decoder(Summary)
-_HEADER = msgspec.json.Decoder(HeaderLine)
+_HEADER, _ANY_HEADER = msgspec.json.Decoder(HeaderLine), msgspec.json.Decoder(_AnyHeaderLine)
 
 
 def encode(line: Line | HeaderLine) -> bytes:
     """Return a line as it is written."""
-    return _ENCODER.encode(line) + b"\n"
+    return (_with_infinity(line) if isinstance(line, HeaderLine) else _ENCODER.encode(line)) + b"\n"
 
 
-def plain(value: T) -> T:
-    """Return a line as its reader gets it: numbers of NumPy as Python's own, tuples as lists."""
-    return msgspec.json.decode(_ENCODER.encode(value), type=type(value))
+def plain(header: Header) -> Header:
+    """Return a header as its reader gets it: numbers of NumPy as Python's own, tuples as lists."""
+    return msgspec.convert(json.loads(_with_infinity(header)), Header)
 
 
 def read_records(path: Path | str) -> Records:
     """Return what a records file holds; a last line that a killed run left half-written is passed over."""
     lines = list(whole_lines(path))
-    header = _decoded(_HEADER, lines[0], path, "line 1").header if lines else None
-    if header is not None and header.format > FORMAT:
-        raise InputError(path, f"be of format {FORMAT} or before", header.format, "read it with the code that wrote it")
-    summary = _SUMMARY.decode(lines[-1]) if len(lines) > 1 and _is_summary(lines[-1]) else None
-    rounds = lines[1:] if summary is None else lines[1:-1]
+    header = _header_line(lines[0], path, "line 1").header if lines else None
+    ended = len(lines) > 1 and lines[-1].startswith(SUMMARY_START)
+    rounds = lines[1:-1] if ended else lines[1:]
     decoded = [_decoded(_ROUND, line, path, f"line {number}") for number, line in enumerate(rounds, 2)]
-    return Records(header, decoded, summary)
+    return Records(header, decoded, _decoded(_SUMMARY, lines[-1], path, f"line {len(lines)}") if ended else None)
 
 
 def whole_lines(path: Path | str) -> Iterator[bytes]:
@@ -171,17 +181,17 @@ def whole_lines(path: Path | str) -> Iterator[bytes]:
 
 def decode_line(line: bytes, path: Path | str, place: str) -> HeaderLine | RoundRecord | Summary:
     """Return a line of a records file, whichever it is; ``place`` says where it stands."""
-    if _is_summary(line):
-        return _SUMMARY.decode(line)
-    if line.startswith(b'{"header"'):
-        return _decoded(_HEADER, line, path, place)
+    if line.startswith(SUMMARY_START):
+        return _decoded(_SUMMARY, line, path, place)
+    if line.startswith(HEADER_START):
+        return _header_line(line, path, place)
     return _decoded(_ROUND, line, path, place)
 
 
 def read_header(path: Path) -> Header | None:
     """Return the header of a records file, None where there is none, or half of one."""
     first = next(whole_lines(path), None) if path.exists() else None
-    return None if first is None else _decoded(_HEADER, first, path, "line 1").header
+    return None if first is None else _header_line(first, path, "line 1").header
 
 
 def find_runs(folders: list[Path]) -> list[Path]:
@@ -205,19 +215,40 @@ def find_runs(folders: list[Path]) -> list[Path]:
     return found
 
 
-def _is_summary(line: bytes) -> bool:
-    try:
-        _SUMMARY.decode(line)
-    except msgspec.DecodeError:
-        return False
-    return True
+def _header_line(line: bytes, path: Path | str, place: str) -> HeaderLine:
+    """Return the first line; one of a later format, which may have other fields, is refused as such."""
+    found = _decoded(_ANY_HEADER, line, path, place).header.format
+    if found > FORMAT:
+        raise InputError(path, f"be of format {FORMAT} or before", found, "read it with the code that wrote it")
+    return _decoded(_HEADER, line, path, place)
 
 
 def _decoded(decoder: msgspec.json.Decoder[D], line: bytes, path: Path | str, place: str) -> D:
     try:
-        return decoder.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return _decode(decoder, line)
+    except (ValueError, RecursionError) as error:
         raise InputError(path, "hold the records of a run", f"something else in {place}: {error}") from None
+
+
+def _decode(decoder: msgspec.json.Decoder[D], line: bytes) -> D:
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # of Infinity or NaN, perhaps, which are no JSON
+        try:
+            values = json.loads(line)
+        except ValueError:
+            values = None
+        if values is None:
+            raise
+        return msgspec.convert(values, decoder.type)
+
+
+def _with_infinity(line: Header | HeaderLine) -> bytes:
+    """Return JSON in which infinite numbers are Infinity, as Python has them: null would be another setting."""
+    values = msgspec.to_builtins(line, enc_hook=_plain)
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _plain(value: object) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedtempo.checks import InputError, MissingDependencyError
 from fedtempo.engine.records import RoundRecord
-from fedtempo.experiments.results import Run, read_run
+from fedtempo.experiments.running.results import Run, read_run
 from fedtempo.files import whole_file
 
 NAMES_OF_RUN = ("experiment", "preset", "policy", "seed")  # of its header

@@ -1,6 +1,6 @@
 """Which samples each client's SGD steps take."""
 
-from typing import Any
+from typing import TypeAlias
 
 import numba
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from fedtempo.checks import Integers
 from fedtempo.randomness import stream
 
+Words: TypeAlias = npt.NDArray[np.uint64]
 WORD = np.uint64(0xFFFFFFFF)
 
 
@@ -32,7 +33,7 @@ class Batches:
 
 
 @numba.njit(cache=True)
-def _draw(key: Any, round_index: Any, clients: Integers, offsets: Integers, rows: Integers) -> None:  # noqa: ANN401
+def _draw(key: Words, round_index: np.uint64, clients: Integers, offsets: Integers, rows: Integers) -> None:
     """Fill each client's line with its rows, uniform without bias (Lemire's method)."""
     words = np.empty(4, dtype=np.uint64)
     for k in range(len(clients)):
@@ -55,7 +56,7 @@ def _draw(key: Any, round_index: Any, clients: Integers, offsets: Integers, rows
 
 
 @numba.njit(cache=True)
-def philox(counter: Any, key: Any) -> None:  # noqa: ANN401
+def philox(counter: Words, key: Words) -> None:
     """Replace four words of 32 bits by random ones: Philox4x32 with ten rounds (Salmon et al., 2011)."""
     first, second = key[0], key[1]
     for _ in range(10):

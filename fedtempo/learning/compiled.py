@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
 
-from fedtempo.checks import Integers
+from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.trainer import LocalResult, LocalWork, Parameters
 
@@ -38,7 +39,7 @@ class _First(event.Listener):
 
 
 @numba.njit(inline="always")
-def exp(x: Any) -> Any:  # noqa: ANN401
+def exp(x: np.float32) -> np.float32:
     """Return e^x for x ≤ 0 in single precision, to 1e-7: without a call, so that loops over it become vector code.
 
     x = n ln 2 + r; e^r is the minimax polynomial of the Cephes library, and n goes into the bits of the exponent.
@@ -91,7 +92,7 @@ def slopes_of_cross_entropy(logits: Parameters, labels: Integers, room: Paramete
 
 
 @compiled
-def sgd_step(weights: Parameters, gradient: Parameters, step_size: Any, weight_decay: Any) -> Any:  # noqa: ANN401
+def sgd_step(weights: Parameters, gradient: Parameters, step_size: np.float32, weight_decay: np.float32) -> float:
     """Take w ← w - η (g + λ w); return the norm of g + λ w."""
     square = np.float32(0)
     for i in range(len(weights)):
@@ -101,19 +102,52 @@ def sgd_step(weights: Parameters, gradient: Parameters, step_size: Any, weight_d
     return np.sqrt(square)
 
 
-def run_kernel(kernel: Any, data: FederatedData, models: Parameters, work: LocalWork) -> LocalResult:  # noqa: ANN401
+class Samples(NamedTuple):
+    """Training data, as kernels take them."""
+
+    inputs: Parameters
+    labels: Integers
+
+
+class Steps(NamedTuple):
+    """Local SGD that some clients run: ``LocalWork``, in the types that kernels take."""
+
+    start: Integers
+    rows: npt.NDArray[np.int64]
+    local_steps: Integers
+    step_size: Parameters
+    weight_decay: np.float32
+
+
+class Paths(NamedTuple):
+    """What kernels fill, one row for each client."""
+
+    update: Parameters
+    numbers: Vector  # the largest and the mean gradient norm, and the mean loss
+
+
+def run_kernel(
+    kernel: Callable[[Samples, Parameters, Steps, Paths], None],
+    data: FederatedData,
+    models: Parameters,
+    work: LocalWork,
+) -> LocalResult:
     """Return what a compiled kernel makes of some clients' work; models and updates have the shape that it works on."""
     clients = len(work.start)
-    update, path = np.empty((clients, *models.shape[1:]), dtype=np.float32), np.empty((clients, 3))
-    steps, sizes, decay = work.local_steps, work.step_size.astype(np.float32), np.float32(work.weight_decay)
-    kernel(data.inputs, data.labels, models, work.start, work.rows, steps, sizes, decay, update, path)
-    largest, mean, loss = path.T
+    paths = Paths(np.empty((clients, *models.shape[1:]), dtype=np.float32), np.empty((clients, 3)))
+    sizes, decay = work.step_size.astype(np.float32), np.float32(work.weight_decay)
+    steps = Steps(work.start, work.rows, work.local_steps, sizes, decay)
+    kernel(Samples(data.inputs, data.labels), models, steps, paths)
+    largest, mean, loss = paths.numbers.T
     return LocalResult(
-        update=update.reshape(clients, -1), largest_gradient_norm=largest, mean_gradient_norm=mean, mean_loss=loss
+        update=paths.update.reshape(clients, -1),
+        largest_gradient_norm=largest,
+        mean_gradient_norm=mean,
+        mean_loss=loss,
     )
 
 
-def adder(width: int) -> Any:  # noqa: ANN401
+def adder(width: int) -> Callable[..., None]:
     """Return add(target, i, source, j, factor) for target[i : i + width] += factor × source[j : j + width].
 
     It is vector code: the two must not overlap, which a compiler cannot know, so it would take one number at a time.

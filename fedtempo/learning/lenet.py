@@ -6,14 +6,23 @@ maps are (row, column, channel), so that a window of the second convolution is f
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.learning.compiled import adder, compiled, run_kernel, sgd_step, slopes_of_cross_entropy
+from fedtempo.learning.compiled import (
+    Paths,
+    Samples,
+    Steps,
+    adder,
+    compiled,
+    run_kernel,
+    sgd_step,
+    slopes_of_cross_entropy,
+)
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
 
 Places = npt.NDArray[np.int32]  # where the window of each pooled output begins, or -1 where ReLU is off
@@ -290,23 +299,15 @@ def _image_backward(
 
 
 @compiled
-def _train(
-    inputs: Parameters,
-    labels: Integers,
-    models: Parameters,
-    start: Integers,
-    rows: npt.NDArray[np.int64],
-    local_steps: Integers,
-    step_size: Parameters,
-    weight_decay: Any,  # noqa: ANN401
-    update: Parameters,
-    path: Vector,
-) -> None:
+def _train(samples: Samples, models: Parameters, steps: Steps, paths: Paths) -> None:
     """Run local SGD for each client, one after another."""
-    size, samples = models.shape[1], rows.shape[2]
+    inputs, labels = samples
+    start, rows, local_steps, step_size, weight_decay = steps
+    update, numbers = paths
+    size, batch_size = models.shape[1], rows.shape[2]
     weights, gradient = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
     layers = _layers(weights)
-    batch, room = _batch(samples, len(layers.bias5)), np.empty((2, samples), dtype=np.float32)
+    batch, room = _batch(batch_size, len(layers.bias5)), np.empty((2, batch_size), dtype=np.float32)
     for k in range(len(start)):
         weights[:] = models[start[k]]
         largest, total_norm, total_loss = 0.0, 0.0, 0.0
@@ -318,9 +319,9 @@ def _train(
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]
-        path[k, 0] = largest
-        path[k, 1] = total_norm / local_steps[k]
-        path[k, 2] = total_loss / (local_steps[k] * samples)
+        numbers[k, 0] = largest
+        numbers[k, 1] = total_norm / local_steps[k]
+        numbers[k, 2] = total_loss / (local_steps[k] * batch_size)
 
 
 @compiled

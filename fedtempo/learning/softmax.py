@@ -1,14 +1,21 @@
 """Softmax regression, fast: all clients of a call in one compiled loop, evaluation in blocks that fit the cache."""
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.learning.compiled import compiled, exp, run_kernel, sgd_step, slopes_of_cross_entropy
+from fedtempo.learning.compiled import (
+    Paths,
+    Samples,
+    Steps,
+    compiled,
+    exp,
+    run_kernel,
+    sgd_step,
+    slopes_of_cross_entropy,
+)
 from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
 
 FLOATS_AT_ONCE = 65_536  # of one evaluation block: 256 KiB
@@ -118,19 +125,11 @@ def _right_answers(weights: Parameters, bias: Parameters, blocks: Parameters, la
 
 
 @compiled
-def _train(
-    inputs: Parameters,
-    labels: Integers,
-    models: Parameters,
-    start: Integers,
-    rows: npt.NDArray[np.int64],
-    local_steps: Integers,
-    step_size: Parameters,
-    weight_decay: Any,  # noqa: ANN401
-    update: Parameters,
-    path: Vector,
-) -> None:
+def _train(samples: Samples, models: Parameters, steps: Steps, paths: Paths) -> None:
     """Run local SGD for each client, one after another."""
+    inputs, labels = samples
+    start, rows, local_steps, step_size, weight_decay = steps
+    update, numbers = paths
     classes, width = models.shape[1:]
     features, batch = width - 1, rows.shape[2]
     x = np.ones((batch, width), dtype=np.float32)  # the last column stays 1, for the bias
@@ -152,6 +151,6 @@ def _train(
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]
-        path[k, 0] = largest
-        path[k, 1] = total_norm / local_steps[k]
-        path[k, 2] = total_loss / (local_steps[k] * batch)
+        numbers[k, 0] = largest
+        numbers[k, 1] = total_norm / local_steps[k]
+        numbers[k, 2] = total_loss / (local_steps[k] * batch)

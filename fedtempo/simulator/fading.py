@@ -39,13 +39,16 @@ class FadingChannel:
         self._deepest_fade = _from_decibel("deepest_fade_db", deepest_fade_db, 0.0)
         self._scaled_time = self._nominal.upload_time / mean_inverse_rate(self._snr, self._deepest_fade)
         self._seed = seed
-        self._gain = Chain(lambda: self._noise(0), self._next)  # h
+        self._gain = Chain(self._first, self._next)  # h
 
     def at(self, round_index: int, time: float) -> ChannelState:
         """Return the times of a round, whenever it starts."""
         gain: Vector = np.square(self._gain.at(round_index)).sum(axis=0)
         np.maximum(gain, self._deepest_fade, out=gain)
         return ChannelState(self._nominal.compute_time, self._scaled_time / np.log1p(self._snr * gain))
+
+    def _first(self) -> Vector:
+        return self._noise(0)
 
     def _next(self, h: Vector, round_index: int) -> Vector:
         rho = self._correlation

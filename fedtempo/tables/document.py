@@ -53,8 +53,8 @@ class Document:
 
         return to_markdown(self)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Return what a notebook shows."""
-        from fedtempo.tables.html import to_html
+        from fedtempo.tables.html import notebook_html
 
-        return to_html(self)
+        return notebook_html(self)

@@ -43,3 +43,11 @@ def to_html(content: Table | Document) -> str:
     blocks = content.blocks if isinstance(content, Document) else (content,)
     template = environment().get_template("fedtempo.tables/content.html")
     return template.render(blocks=[(type(block).__name__, block) for block in blocks])
+
+
+def notebook_html(content: Table | Document) -> str | None:
+    """Return what a notebook shows; None, upon which it shows the text, where jinja2 is not installed."""
+    try:
+        return to_html(content)
+    except MissingDependencyError:
+        return None

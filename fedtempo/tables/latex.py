@@ -12,6 +12,8 @@ SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "[": "{[}",  # after the end of a row it would begin a length
+    "]": "{]}",
     "–": "--",
     "−": "$-$",
     "…": r"\dots{}",

@@ -114,11 +114,11 @@ class Table:
 
         return to_markdown(self)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """Return what a notebook shows."""
-        from fedtempo.tables.html import to_html
+        from fedtempo.tables.html import notebook_html
 
-        return to_html(self)
+        return notebook_html(self)
 
 
 def as_cell(content: str | Cell) -> Cell:

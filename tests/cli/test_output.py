@@ -1,18 +1,13 @@
-"""What the command line prints and writes: no file overwritten by mistake, and how far a grid is."""
+"""What the command line prints and writes: no file overwritten by mistake, options named, Ctrl-C in one sentence."""
 
-import re
+import os
 import signal
-import time
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 import fedtempo.cli
-from fedtempo.cli import studies
-from fedtempo.experiments import display, grid, reproduce
-from fedtempo.experiments.config import read_experiment
-from fedtempo.experiments.grid import Job
+from fedtempo.experiments.paper.reproduce import PARTS_OF_PAPER
+from fedtempo.experiments.running.processes import compute
 from support.runs import SMALL, command
 
 
@@ -76,12 +71,13 @@ def test_a_channel_of_traces_needs_traces(capsys):
 
 
 def test_help_and_error_say_what_can_be_reproduced(capsys):
-    assert [*reproduce.PARTS, "all"] == list(studies.PARTS)
     assert command("reproduce", "--help") == 0
-    told = capsys.readouterr().out
+    shown = capsys.readouterr().out
     assert command("reproduce", "setup9") == 2
-    for text in (told, capsys.readouterr().err):
-        assert all(part in text for part in studies.PARTS)
+    error = capsys.readouterr().err
+    assert error.startswith("fedtempo: WHAT must be one of ")
+    for text in (shown, error):
+        assert all(part in text for part in PARTS_OF_PAPER)
 
 
 @pytest.mark.parametrize(("name", "said"), [("compare", "a TOML file"), ("report", "Folders of runs"), ("run", "TOML")])
@@ -97,59 +93,12 @@ def test_what_stands_for_a_default_is_not_lost(capsys):
     assert "-1: one for each" in told
 
 
-def test_the_rest_takes_as_long_as_those_that_have_ended():
-    assert display.times_said(12, 60, 0, 240.0) == "4 min; about 16 min to go"
-    assert display.times_said(31, 60, 30, 90.0) == "90 s; about 44 min to go", "what had ended before took no time"
-    assert display.times_said(30, 60, 30, 90.0) == "90 s"
-    assert display.times_said(60, 60, 30, 20000.0) == "5 h 33 min"
-
-
-def jobs_of(config, root, **over):
-    experiment, table = read_experiment(config, over=over)
-    return [Job(experiment, table, "uniform", seed, root) for seed in (0, 1)]
-
-
-def test_without_a_terminal_a_line_is_printed_now_and_then(config, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(display, "POLL_SECONDS", 0.01)
-    jobs = jobs_of(config, tmp_path / "runs")
-    with display.grid_progress("small", jobs):
-        time.sleep(0.1)
-    assert capsys.readouterr().err == "", "not before the first minute is over"
-    monkeypatch.setattr(display, "LINE_SECONDS", 0.05)
-    with display.grid_progress("small", jobs):
-        jobs[0].run()
-        time.sleep(0.3)
-    captured = capsys.readouterr()
-    assert re.fullmatch(r"small: 1 of 2 runs have ended, \d+ s; about \d+ s to go", captured.err.splitlines()[-1])
-    assert captured.out == ""
-
-
-def test_runs_of_one_policy_and_seed_are_told_apart(config, tmp_path):
-    one, other = jobs_of(config, tmp_path)[0], jobs_of(config, tmp_path, training={"cohort_size": 4})[0]
-    names = display._Names([one, other, *jobs_of(config, tmp_path)[1:]])
-    assert (names.of(one), names.of(other)) == ("uniform 0, cohort_size 3", "uniform 0, cohort_size 4")
-    assert names.of(jobs_of(config, tmp_path)[1]) == "uniform 1"
-
-
-def test_the_bar_and_the_times_fit_eighty_columns():
-    terminal = Console(width=80, file=StringIO())
-    bar = display._Progress(terminal, display.TextColumn("{task.fields[said]}"))
-    said = "120 of 600 runs, 9 h 05 min; about 9 h 05 min to go"
-    bar.add_task("A name as long as a name can be", total=9, said=said)
-    bar.below = "uniform 0: round 9 loss 1.234; " * 9
-    terminal.print(bar.get_renderable())
-    lines = terminal.file.getvalue().splitlines()
-    assert lines[0].rstrip().endswith(said)
-    assert [len(line) <= 80 for line in lines] == [True, True]
-    assert lines[1].endswith("…")
-
-
 def test_ctrl_c_in_a_grid_says_how_far_it_is_and_where(config, tmp_path, monkeypatch, capsys):
-    def interrupted(jobs, **how):
-        jobs[0].run()
+    def interrupted(runs, jobs, show_end):
+        compute(runs[0], os.getpid())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(grid, "run_grid", interrupted)
+    monkeypatch.setattr("fedtempo.experiments.running.grid.run_here", interrupted)
     assert command("compare", config, "--policies", "uniform,weighted", "--seeds", 2, "-o", tmp_path / "runs") == 130
     where = tmp_path / "runs" / "small" / "paper"
     assert capsys.readouterr().err == (

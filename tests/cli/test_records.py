@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedtempo import read_fleet
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.experiments.running.problem import problem_of
+from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import command
 
 
@@ -17,11 +17,10 @@ def test_times_and_norms_are_read_back_out(config, tmp_path, capsys):
     assert command("estimate", tmp_path / "out", "-o", tmp_path / "clients.csv") == 0
     assert "β/α" in capsys.readouterr().out
     fleet = read_fleet(tmp_path / "clients.csv")
-    experiment, _ = read_experiment(config)
-    simulation = runner.make_simulation(experiment, "uniform", 0)
-    np.testing.assert_allclose(fleet.compute_time, simulation.fleet.compute_time)
-    np.testing.assert_allclose(fleet.upload_time, simulation.fleet.upload_time)
-    np.testing.assert_allclose(fleet.data_share, simulation.fleet.data_share)
+    nominal = problem_of(load_experiment(config)).fleet
+    np.testing.assert_allclose(fleet.compute_time, nominal.compute_time)
+    np.testing.assert_allclose(fleet.upload_time, nominal.upload_time)
+    np.testing.assert_allclose(fleet.data_share, nominal.data_share)
     assert np.all(fleet.gradient_bound > 0)
     assert command("plan", tmp_path / "clients.csv", "--cohort-size", 3, "--beta-over-alpha", 1) == 0
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedtempo.engine.records import CHECKPOINT, LOCK, RECORDS, read_lines
-from fedtempo.experiments import runner
-from fedtempo.experiments.config import read_experiment
+from fedtempo.engine.records import RECORDS, read_header, read_records
+from fedtempo.engine.run_files import CHECKPOINT, LOCK
+from fedtempo.experiments.running.problem import load_data
+from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import SMALL, command
 
 
@@ -18,14 +19,13 @@ def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys
     assert command("run", config, "--policy", "uniform", "--seed", 3, "-o", tmp_path / "out") == 0
     out = capsys.readouterr().out
     assert "all rounds run" in out
-    header, *rounds, summary = read_lines(tmp_path / "out" / RECORDS)
-    assert header["header"]["policy"] == "uniform"
-    assert header["header"]["seed"] == 3
-    assert header["header"]["config"]["training"]["cohort_size"] == 3
-    assert len(header["header"]["data_checksum"]) == 64
-    assert header["header"]["versions"]["numpy"] == np.__version__
-    assert [record["round"] for record in rounds] == list(range(6))
-    assert summary["end"] == "max_rounds"
+    found = read_records(tmp_path / "out" / RECORDS)
+    assert (found.header.policy, found.header.seed) == ("uniform", 3)
+    assert found.header.config["training"]["cohort_size"] == 3
+    assert len(found.header.data_checksum) == 64
+    assert found.header.versions["numpy"] == np.__version__
+    assert [record.round for record in found.rounds] == list(range(6))
+    assert found.summary.end == "max_rounds"
     assert sorted(os.listdir(tmp_path / "out")) == [LOCK, CHECKPOINT, RECORDS]
 
 
@@ -49,8 +49,7 @@ def test_a_diverging_run_fails_and_keeps_its_records(config, tmp_path, capsys):
     config.write_text(config.read_text().replace("local_steps = 5", "local_steps = 5\nstep_size = 1e6"))
     assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 1
     assert "diverged in round" in capsys.readouterr().err
-    *_, summary = read_lines(tmp_path / "out" / RECORDS)
-    assert summary["end"] == "diverged"
+    assert read_records(tmp_path / "out" / RECORDS).summary.end == "diverged"
 
 
 def test_strict_fails_if_the_target_is_not_reached(config, tmp_path):
@@ -71,7 +70,7 @@ def test_other_bad_input_gets_one_sentence_and_code_2(config, tmp_path, capsys):
             "must be a known preset, got 'x'; known are paper, best",
         ),
         (["reproduce", "setup9"], "got 'setup9'; did you mean 'setup"),
-        (["reproduce", "everything"], "got 'everything'; known are setup1, setup2, setup3, impact-of-k"),
+        (["reproduce", "everything"], "WHAT must be one of setup1, setup2, setup3, impact-of-k"),
         (["run", config, "--policy", "uniform", "--seed", -1], "--seed must be a whole number of at least 0, got -1"),
         (["run", config, "--policy", "uniform", "-o", config], "must be a folder, got a file"),
         (["estimate", tmp_path / "none", "-o", tmp_path / "x.csv"], "no such folder"),
@@ -104,7 +103,7 @@ def test_names_are_not_read_as_markup(config, tmp_path):
 
 def test_the_table_names_the_data(config, tmp_path, capsys):
     assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
-    name = next(read_lines(tmp_path / "out" / RECORDS))["header"]["data"]
+    name = read_header(tmp_path / "out" / RECORDS).data
     assert f"│ data           │ {name}" in capsys.readouterr().out
 
 
@@ -117,9 +116,12 @@ def test_the_table_names_the_data(config, tmp_path, capsys):
     ],
 )
 def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
-    data = runner.load_data(read_experiment(config)[0].data)
-    monkeypatch.setattr(runner, "load_data", lambda _: replace(data, name=name))
-    config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"'))
+    data = replace(load_data(load_experiment(config).data), name=name, complete=not noted)
+    for module in ("problem", "planned", "notices"):
+        monkeypatch.setattr(f"fedtempo.experiments.running.{module}.load_data", lambda _: data)
+    # Samples of its own, so that nothing that this process remembers of other data stands for them.
+    samples = f"samples = {900 + len(name)}"
+    config.write_text(SMALL.replace('kind = "synthetic"', 'kind = "emnist"').replace("samples = 800", samples))
     assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 0
     printed = capsys.readouterr()
     assert f"│ {name}" in printed.out

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 
 import psutil
 import pytest
 
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments.comparison import Target, as_json
-from fedtempo.experiments.results import read_runs
+from fedtempo.experiments.comparing.statistics import Target, outcomes
+from fedtempo.experiments.running.results import read_runs
 from support.marks import slow_after
 from support.runs import command
 
@@ -34,7 +35,7 @@ def test_compare_prints_a_table_and_writes_what_scripts_read(setup2, tmp_path, c
             "policy", "seed", "reached", "time_to_target", "pilot_time", "rounds", "final_loss",
         }  # fmt: skip
         assert (row["pilot_time"] > 0) == (row["policy"] == "proposed")
-    assert rows == as_json(read_runs([tmp_path / "runs"]), Target(loss=1.4))
+    assert rows == [asdict(one) for one in outcomes(read_runs([tmp_path / "runs"]), Target(loss=1.4))]
     assert "<html" in page.read_text()[:2000]
     limited = [*arguments[:-6], "--target-loss", 1.4, "--time-limit", 5, "--json", written, "-o", tmp_path / "runs"]
     assert command(*limited) == 0
@@ -67,7 +68,7 @@ def test_a_diverging_run_is_part_of_the_comparison(setup2, tmp_path):
     assert command("compare", setup2, *arguments, "--json", tmp_path / "runs.json") == 0
     uniform, weighted = json.loads((tmp_path / "runs.json").read_text())
     assert not weighted["reached"]
-    trained = [run.time[-1] for run in read_runs([tmp_path / "runs"]) if run.summary["end"] == "max_rounds"]
+    trained = [run.time[-1] for run in read_runs([tmp_path / "runs"]) if run.end == "max_rounds"]
     assert len(trained) == 1, "uniform is not the one to diverge"
     assert [row["time_to_target"] for row in (uniform, weighted)] == trained * 2, "as in the table"
     limited = [*arguments, "--time-limit", 70, "--json", tmp_path / "limited.json"]

@@ -275,7 +275,7 @@ def test_emnist_has_no_other_source(tmp_path):
 
 def test_a_cache_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(InputError, match=r"cache .* must be writable, got: .*; set FEDTEMPO_CACHE"):
+    with pytest.raises(InputError, match=r"cache .* must be writable, got Not a directory; set FEDTEMPO_CACHE"):
         fetch("mnist")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedtempo.experiments.results import read_runs
+from fedtempo.experiments.running.results import read_runs
 from support.reports import run_small
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedtempo.learning.aggregation import Aggregator
+from support.rounds import carry_over
 
 
 def test_a_memory_that_does_not_hold_costs_a_network_nothing():
@@ -123,8 +124,7 @@ def test_the_aggregator_goes_on_from_its_state(settings):
         members = np.sort(rng.choice(5, 2, replace=False))
         updates, weights = rng.normal(size=(2, 3)).astype(np.float32), rng.random(2)
         if r == 3:
-            other = Aggregator(share, **settings)
-            other.restore({name: array.copy() for name, array in one.state().items()})
+            other = carry_over(one, Aggregator(share, **settings))
             again = model.copy()
         model, *_ = one.apply(model, members, updates, weights, 0.3)
         if r >= 3:
@@ -140,5 +140,5 @@ def test_a_rounded_memory_leaves_the_mean_of_what_is_remembered_exact():
         members = np.sort(rng.choice(3, 2, replace=False))
         updates = rng.standard_normal((2, 600)).astype(np.float32)
         model = server.apply(model, members, updates, np.full(2, 0.5), 0.1).model
-    expected = sum(p * server.remembered.get(i) for i, p in enumerate(share))
-    np.testing.assert_allclose(server.total_remembered, expected, atol=1e-4)
+    expected = sum(p * server.remembered.direction(i) for i, p in enumerate(share))
+    np.testing.assert_allclose(server.state.total_remembered, expected, atol=1e-4)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedtempo.simulator.markov import WithAbsences
+from fedtempo.simulator.absences import WithAbsences
 from support.channels import static
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from fedtempo import InputError
 from fedtempo.randomness import stream
-from fedtempo.simulator.channel import ChannelState, StaticChannel, TraceChannel
-from fedtempo.simulator.markov import FadingChannel, WithAbsences
+from fedtempo.simulator.absences import WithAbsences
+from fedtempo.simulator.channel import ChannelState, StaticChannel, TraceChannel, UnknownTimes, Untold
+from fedtempo.simulator.fading import FadingChannel
 from fedtempo.simulator.traces import RateTrace, upload_seconds
 from support.channels import PACKETS, RATES, static
 
@@ -83,6 +84,16 @@ def test_clients_follow_their_traces_from_their_own_offsets():
     np.testing.assert_allclose(channel.nominal_upload_time, 2.0 * upload_seconds(bits, mean_rate))
     constant = TraceChannel(np.zeros(3), [RateTrace.of_rates([0.0], [4.0])], model_bits=2e6, seed=1)
     np.testing.assert_allclose(constant.at(5, 77.7).upload_time, upload_seconds(2e6, 4.0))
+
+
+def test_times_that_nobody_knows_are_the_same_times():
+    plain, hidden = make("absences", 5, seed=2), UnknownTimes(make("absences", 5, seed=2))
+    for r in (0, 7):
+        assert same(hidden.at(r, 2.0 * r), plain.at(r, 2.0 * r))
+        assert (hidden.at(r, 2.0 * r).known, plain.at(r, 2.0 * r).known) == (False, True)
+    outside = WithAbsences(UnknownTimes(static(5)), present_share=0.5, seed=2)
+    assert not outside.at(3, 0.0).known, "absences leave the rest of a state as it is"
+    assert Untold is UnknownTimes, "its name until 0.1"
 
 
 ONES = np.ones(2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from fedtempo.simulator.markov import FadingChannel, mean_inverse_rate
+from fedtempo.simulator.fading import FadingChannel, mean_inverse_rate
 
 
 @pytest.mark.parametrize(("snr", "deepest"), [(10.0, 1e-3), (1e-3, 1e-3), (1e5, 1e-6), (3.0, 1.0), (1e20, 1e-20)])

@@ -3,20 +3,16 @@
 import numpy as np
 import pytest
 
-from fedtempo import Fleet
-from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.learning.trainer import LocalWork
-from fedtempo.policies.fixed import Forgetful
-from fedtempo.policies.policy import RoundPlan
-from fedtempo.simulator.api import assemble
+from fedtempo.policies.policy import RoundPlan, Stateless
+from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import StaticChannel
-from fedtempo.simulator.markov import WithAbsences
-from support.simulations import Asking, run
+from support.simulations import Asking, loop_of, run
 
 
-class Everyone(Forgetful):
+class Everyone(Stateless):
     """Plan for all clients, whether they are there or not."""
 
     def __init__(self, data_share):
@@ -29,13 +25,10 @@ class Everyone(Forgetful):
 def test_absent_clients_fail_take_no_time_and_do_not_count(data, times):
     from fedtempo import cohort_round_time
 
-    fleet = Fleet(data.data_share, 1.0, **times)
-    trainer, channel = SoftmaxTrainer(data), StaticChannel(fleet.compute_time, fleet.upload_time)
-    running = assemble(
-        data=data, trainer=trainer, fleet=fleet, channel=WithAbsences(channel, present_share=0.5, seed=3),
-        policy=Everyone(data.data_share), options={}, seed=0, stop=StopSettings(max_rounds=1),
-        training=TrainingSettings(cohort_size=4, local_steps=5, weight_decay=0.01),
-    )  # fmt: skip
+    trainer, channel = SoftmaxTrainer(data), WithAbsences(StaticChannel(**times), present_share=0.5, seed=3)
+    running = loop_of(
+        data, times, Everyone(data.data_share), channel=channel, trainer=trainer, rounds=1, weight_decay=0.01
+    )
     before = running.model.copy()
     record = next(running.rounds())
     there = np.setdiff1d(np.arange(12), record["failed"])
@@ -72,17 +65,8 @@ def test_a_probe_is_answered_and_its_time_charged(data, times):
 
 
 def test_a_download_delays_the_round(data, times):
-    slow = Fleet(data.data_share, 1.0, **times, download_time=np.full(12, 5.0))
-    runs = [
-        next(
-            assemble(
-                data=data, trainer=SoftmaxTrainer(data), fleet=fleet,
-                channel=StaticChannel(fleet.compute_time, fleet.upload_time), policy="weighted", options={}, seed=0,
-                stop=StopSettings(max_rounds=1), training=TrainingSettings(cohort_size=4, local_steps=5),
-            ).rounds()
-        )
-        for fleet in (Fleet(data.data_share, 1.0, **times), slow)
-    ]  # fmt: skip
+    slow = times | {"download_time": np.full(12, 5.0)}
+    runs = [next(loop_of(data, of_clients, "weighted", cohort_size=4).rounds()) for of_clients in (times, slow)]
     assert runs[1]["round_time"] == pytest.approx(runs[0]["round_time"] + 5.0)
 
 

@@ -9,9 +9,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Result
 
 from fedtempo.engine.records import RECORDS, RoundRecord, Summary, read_records
-from fedtempo.experiments.config import for_policy
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.runner import simulation_of
+from fedtempo.experiments.running.runner import simulation_of
+from fedtempo.experiments.settings.config import for_policy
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.client_app import app as client_app
 from fedtempo.flower.app.model_arrays import MODEL, pack

@@ -5,11 +5,11 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from fedtempo.experiments import runner
-from fedtempo.experiments.comparison import Target, Times
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.planned import plan_run
+from fedtempo.experiments.comparing.statistics import Target, Times
 from fedtempo.experiments.report.page import write_report
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.running.planned import plan_run
+from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import SMALL
 
 LONG = SMALL.replace("max_rounds = 6", "max_rounds = 12").replace("mean = 1.0", "mean = 900.0")

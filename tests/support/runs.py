@@ -7,9 +7,9 @@ import pytest
 from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS
 from fedtempo.engine.run_files import CHECKPOINT
-from fedtempo.experiments import runner
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.planned import plan_run
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.running.planned import plan_run
+from fedtempo.experiments.settings.config_file import load_experiment
 
 SMALL = """
 name = "small"

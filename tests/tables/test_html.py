@@ -43,3 +43,4 @@ def test_without_jinja2_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingDependencyError, match="HTML needs jinja2, which is not installed"):
         to_html(TABLE)
+    assert TABLE._repr_html_() is None, "a notebook then shows the text"

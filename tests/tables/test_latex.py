@@ -16,7 +16,8 @@ def test_a_table_has_rules_caption_and_notes():
 
 
 def test_special_characters_are_letters():
-    table = Table.from_rows(["β/α", Column("100 %", align="left")], [["a_b & $c", r"\x{}~^#"]])
+    table = Table.from_rows(["β/α", Column("100 %", align="left")], [["a_b & $c", r"\x{}~^#"], ["[t]", "-"]])
     assert r"$\beta$/$\alpha$ & 100 \% \\" in to_latex(table)
     assert r"a\_b \& \$c & \textbackslash{}x\{\}\textasciitilde{}\textasciicircum{}\# \\" in to_latex(table)
+    assert r"{[}t{]} & - \\" in to_latex(table), "no length of the end of the row before"
     assert r"\caption" not in to_latex(table)

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from fedtempo.checks import Integers, Vector
-from fedtempo.experiments.amounts import count
-from fedtempo.experiments.curves import is_wide
-from fedtempo.experiments.results import Run
+from fedtempo.experiments.comparing.amounts import count
+from fedtempo.experiments.comparing.curves import is_wide
+from fedtempo.experiments.running.results import Run
 from fedtempo.theory.estimation import estimate_gradient_bounds
 
 MOST_CLIENTS = 1500  # that a scatter plot shows

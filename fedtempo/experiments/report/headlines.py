@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fedtempo.experiments.amounts import amount, ratio_text
-from fedtempo.experiments.cells import factor, has_pilots
-from fedtempo.experiments.comparison import Target, Times
+from fedtempo.experiments.comparing.amounts import amount, ratio_text
+from fedtempo.experiments.comparing.cells import factor, has_pilots
+from fedtempo.experiments.comparing.statistics import Target, Times
 
 MOST_NAMED = 3  # policies that a headline names
 

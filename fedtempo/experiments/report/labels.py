@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from fedtempo.experiments.results import Run
+from fedtempo.experiments.running.results import Run
 
 NO_CURVE = ("name", "policy", "stop")  # tables of a configuration: none of them changes the curve of a run
 CHECKSUM_LETTERS = 8

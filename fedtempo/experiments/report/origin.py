@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fedtempo.experiments.amounts import count
-from fedtempo.experiments.decode import to_toml
+from fedtempo.experiments.comparing.amounts import count
 from fedtempo.experiments.report.sections import SectionRuns
-from fedtempo.experiments.results import Run
+from fedtempo.experiments.running.results import Run
+from fedtempo.experiments.settings.decode import to_toml
 
 ENDS = {"target": "at the target", "max_rounds": "at the limit", "max_time": "at the limit", None: "not finished"}
 

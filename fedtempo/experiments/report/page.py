@@ -9,17 +9,17 @@ import msgspec
 import numpy as np
 
 from fedtempo.checks import MissingDependencyError
-from fedtempo.experiments.amounts import count
-from fedtempo.experiments.comparison import Target, times_to
-from fedtempo.experiments.curves import BAND
+from fedtempo.experiments.comparing.amounts import count
+from fedtempo.experiments.comparing.curves import BAND
+from fedtempo.experiments.comparing.statistics import Target, times_to
+from fedtempo.experiments.comparing.styles import Style, on_dark, styles
 from fedtempo.experiments.report.clients import clients_note
 from fedtempo.experiments.report.headlines import headline
 from fedtempo.experiments.report.origin import Configuration, Problems, configurations, facts, problems
 from fedtempo.experiments.report.plots import Plots, clock_name, plots
 from fedtempo.experiments.report.sections import SectionRuns, sections
 from fedtempo.experiments.report.target_table import TargetTable, target_table
-from fedtempo.experiments.results import Run
-from fedtempo.experiments.styles import Style, on_dark, styles
+from fedtempo.experiments.running.results import Run
 from fedtempo.files import whole_file
 from fedtempo.tables.html import environment
 

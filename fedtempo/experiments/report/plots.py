@@ -6,12 +6,21 @@ import msgspec
 import numpy as np
 
 from fedtempo.checks import Vector
-from fedtempo.experiments.comparison import Target
-from fedtempo.experiments.curves import AXIS_LABELS, MOST_POINTS, PANELS, Average, XAxis, YAxis, panel, thinned
+from fedtempo.experiments.comparing.curves import (
+    AXIS_LABELS,
+    MOST_POINTS,
+    PANELS,
+    Average,
+    XAxis,
+    YAxis,
+    panel,
+    thinned,
+)
+from fedtempo.experiments.comparing.statistics import Target
+from fedtempo.experiments.comparing.styles import Style
 from fedtempo.experiments.report.clients import ClientsPlot, clients_plot, short
 from fedtempo.experiments.report.sections import SectionRuns
-from fedtempo.experiments.results import Run
-from fedtempo.experiments.styles import Style
+from fedtempo.experiments.running.results import Run
 
 SEED_POINTS = 240  # of the curve of one seed, a thin line among many
 WHISKERS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the round times

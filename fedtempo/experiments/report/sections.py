@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.comparison import Target
-from fedtempo.experiments.groups import grouped
+from fedtempo.experiments.comparing.groups import grouped
+from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.report.labels import labelled
-from fedtempo.experiments.results import Run
+from fedtempo.experiments.running.results import Run
 
 
 @dataclass(frozen=True, eq=False, slots=True)

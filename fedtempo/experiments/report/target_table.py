@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedtempo.experiments.cells import factor, interval, mean_seconds, pilots, rounds
-from fedtempo.experiments.comparison import Target, Times, times_to
+from fedtempo.experiments.comparing.cells import factor, interval, mean_seconds, pilots, rounds
+from fedtempo.experiments.comparing.statistics import Target, Times, times_to
+from fedtempo.experiments.comparing.styles import Style
+from fedtempo.experiments.comparing.tables import INTERVALS
 from fedtempo.experiments.report.headlines import accounting, contenders, fastest
 from fedtempo.experiments.report.sections import SectionRuns
-from fedtempo.experiments.results import Run
-from fedtempo.experiments.styles import Style
-from fedtempo.experiments.tables import INTERVALS
+from fedtempo.experiments.running.results import Run
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, as_cell
 
 WHY = {"diverged": "diverged", "target": "ended at another target", None: "not finished"}  # a run missed a target

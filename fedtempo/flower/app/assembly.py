@@ -8,10 +8,10 @@ from flwr.app import UserConfigValue
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.headers import as_table
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.config import Experiment, for_policy
-from fedtempo.experiments.decode import merged
-from fedtempo.experiments.planned import make_header
-from fedtempo.experiments.problem import load_data, load_trainer, problem_of
+from fedtempo.experiments.running.planned import make_header
+from fedtempo.experiments.running.problem import load_data, load_trainer, problem_of
+from fedtempo.experiments.settings.config import Experiment, for_policy
+from fedtempo.experiments.settings.decode import merged
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.simulator.problem import Problem, model_bits
 

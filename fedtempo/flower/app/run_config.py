@@ -23,8 +23,8 @@ import msgspec
 from flwr.app import UserConfigValue
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.config import DEFAULT_PRESET, Experiment, make_experiment
-from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, make_experiment
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.link.remote import RemoteLink
 from fedtempo.flower.strategy.settings import Clock
 

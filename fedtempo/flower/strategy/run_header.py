@@ -10,7 +10,7 @@ import numpy as np
 
 from fedtempo.checks import InputError
 from fedtempo.engine.records import FORMAT, Header
-from fedtempo.experiments.provenance import made_with
+from fedtempo.experiments.running.provenance import made_with
 from fedtempo.fleet import Fleet
 from fedtempo.flower.strategy.roster import Roster
 from fedtempo.flower.strategy.settings import StrategySettings

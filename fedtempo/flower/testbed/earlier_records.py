@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedtempo.checks import InputError
 from fedtempo.engine.records import RECORDS, Records, read_records
-from fedtempo.experiments.decode import merged
+from fedtempo.experiments.settings.decode import merged
 from fedtempo.flower.testbed.request import TestbedRequest
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from fedtempo.checks import InputError, check_count
 from fedtempo.engine.records import RECORDS, Records, read_records
 from fedtempo.engine.settings import policy_setting
-from fedtempo.experiments.config import for_policy, make_experiment
-from fedtempo.experiments.decode import merged
+from fedtempo.experiments.settings.config import for_policy, make_experiment
+from fedtempo.experiments.settings.decode import merged
 from fedtempo.fleet import Fleet
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.run_config import RunConfig

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive, check_seed
-from fedtempo.experiments.config import DEFAULT_PRESET, make_experiment
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.decode import merged
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, make_experiment
+from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.decode import merged
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.testbed.settings import TestbedSettings

@@ -8,7 +8,7 @@ import msgspec
 
 from fedtempo.engine.records import Records
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.config import for_policy
+from fedtempo.experiments.settings.config import for_policy
 from fedtempo.fleet import Fleet
 from fedtempo.flower.testbed.earlier_records import earlier_records, holds_all
 from fedtempo.flower.testbed.federation import Testbed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedtempo.checks import InputError, check_count, check_positive
-from fedtempo.experiments.config import Experiment, make_experiment
+from fedtempo.experiments.settings.config import Experiment, make_experiment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedtempo.experiments.comparison import times_to
+from fedtempo.experiments.comparing.statistics import times_to
 from fedtempo.experiments.report.headlines import headline
 from support.reports import TARGET, times_of
 

@@ -13,9 +13,9 @@ import pytest
 from fedtempo import InputError
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS
-from fedtempo.experiments.comparison import Target
+from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.report.page import render, report, write_report
-from fedtempo.experiments.results import read_runs
+from fedtempo.experiments.running.results import read_runs
 from support.reports import TARGET, run_small, with_header, written
 
 pytest.importorskip("plotly")

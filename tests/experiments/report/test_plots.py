@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from fedtempo.experiments.comparing.styles import styles
 from fedtempo.experiments.report.plots import plots
 from fedtempo.experiments.report.sections import sections
-from fedtempo.experiments.results import read_runs
-from fedtempo.experiments.styles import styles
+from fedtempo.experiments.running.results import read_runs
 from support.reports import TARGET, run_small, written
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from fedtempo.experiments.comparison import Target, times_to
+from fedtempo.experiments.comparing.statistics import Target, times_to
 from fedtempo.experiments.report.sections import choose_target, sections
-from fedtempo.experiments.results import read_runs
+from fedtempo.experiments.running.results import read_runs
 from support.reports import run_small, with_config, written
 
 

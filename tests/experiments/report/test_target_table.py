@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from fedtempo.experiments.comparison import Target, times_to
+from fedtempo.experiments.comparing.statistics import Target, times_to
+from fedtempo.experiments.comparing.styles import styles
 from fedtempo.experiments.report.sections import sections
 from fedtempo.experiments.report.target_table import target_table, why_missed
-from fedtempo.experiments.styles import styles
 from support.reports import TARGET, with_end, with_header
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
-from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.testbed.federation import APP

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.experiments.config_file import load_experiment
-from fedtempo.experiments.runner import simulation_of
+from fedtempo.experiments.running.runner import simulation_of
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.strategy.model_file import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP

@@ -12,7 +12,7 @@ from fedtempo import InputError, optimal_sampling
 from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS, read_records
 from fedtempo.engine.run_files import CHECKPOINT
-from fedtempo.experiments.config_file import load_experiment
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.app.assembly import header_of, read_setup
 from fedtempo.flower.app.model_arrays import MODEL

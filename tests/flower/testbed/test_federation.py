@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from fedtempo.engine.records import RECORDS, RoundRecord, read_records
-from fedtempo.experiments.config import for_policy, make_experiment
-from fedtempo.experiments.runner import simulation_of
+from fedtempo.experiments.running.runner import simulation_of
+from fedtempo.experiments.settings.config import for_policy, make_experiment
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.credentials import make_node_key

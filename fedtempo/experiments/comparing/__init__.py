@@ -1,0 +1,1 @@
+"""Runs side by side: what their records show, statistics, tables and figures."""

@@ -1,0 +1,61 @@
+"""Policies over the same seeds, side by side: run, and compared by what each takes to the target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedtempo.checks import InputError
+from fedtempo.experiments.comparing.statistics import RunOutcome, Target, outcomes
+from fedtempo.experiments.comparing.tables import time_table
+from fedtempo.experiments.running.grid import Execution, run_grid
+from fedtempo.experiments.running.notices import warn_first
+from fedtempo.experiments.running.planned import plan_runs
+from fedtempo.experiments.running.results import Run
+from fedtempo.experiments.settings.config import Experiment
+from fedtempo.tables.table import Table
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Comparison:
+    """Runs of several policies over the same seeds, and the target that they are compared by."""
+
+    name: str  # of the experiment
+    runs: list[Run]
+    target: Target
+    time_limit: float | None  # seconds of training after which the target counts as missed
+
+    @property
+    def title(self) -> str:
+        """What is compared, on which data."""
+        return f"{self.name}, {self.runs[0].header.data}: seconds to {self.target}"
+
+    def table(self) -> Table:
+        """Return what each policy took, mean and interval over the seeds."""
+        return time_table(self.runs, self.target, time_limit=self.time_limit, title=self.title)
+
+    def outcomes(self) -> list[RunOutcome]:
+        """Return what each run took, by policy and seed."""
+        return outcomes(self.runs, self.target, self.time_limit)
+
+
+def compare(
+    experiment: Experiment, policies: Sequence[str], seeds: Sequence[int], *, folder: Path, execution: Execution
+) -> Comparison:
+    """Run policies over seeds, each run into a folder of its own below ``folder``, unless it has ended there."""
+    target = target_of(experiment)
+    runs = plan_runs(experiment, policies, seeds, folder)
+    warn_first(experiment, policies)
+    return Comparison(experiment.name, run_grid(experiment.name, runs, execution), target, experiment.stop.max_time)
+
+
+def target_of(experiment: Experiment) -> Target:
+    """Return what the runs of an experiment are to reach; without a target there is nothing to compare."""
+    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
+    if target == Target():
+        raise InputError(
+            name=experiment.path or experiment.name,
+            rule="have a target under [stop]",
+            got="none",
+            remedy="or give {target_loss}",
+        )
+    return target

@@ -1,0 +1,1 @@
+"""Each policy at its own best settings, and policies ranked by that."""

@@ -1,0 +1,173 @@
+"""Policies under several choices of training settings: run, and judged by one procedure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from pathlib import Path
+from typing import Literal
+
+from fedtempo.engine.settings import TrainingSettings
+from fedtempo.experiments.comparing.statistics import Target, Times, times_to
+from fedtempo.experiments.running.grid import Execution, run_grid
+from fedtempo.experiments.running.planned import PlannedRun, plan_runs
+from fedtempo.experiments.running.results import Run
+from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.decode import SettingsTable, merged
+
+FIRST_SEED = 1000  # of tuning: comparisons use others
+LARGEST_STEP = 3.0  # times beyond the edge of what was tried
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class SearchSpace:
+    """Where candidates come from: a configuration, and what is tried over it."""
+
+    config: Path
+    preset: str
+    choices: Mapping[str, Sequence[float]]  # values for each setting of training
+    seeds: Sequence[int]
+    stop: SettingsTable  # targets and limits in place of the configuration's
+    root: Path  # folder of the records
+    worlds: Sequence[SettingsTable] = ({},)  # tables that lie over the configuration, such as other draws of the data
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Candidate:
+    """One policy under one choice of settings, and the runs that are to judge it."""
+
+    policy: str
+    choice: dict[str, float]  # of some settings of training
+    training: TrainingSettings  # all of them
+    runs: list[PlannedRun]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trial:
+    """A candidate, and what its runs came to."""
+
+    candidate: Candidate
+    runs: list[Run]
+
+    @property
+    def policy(self) -> str:
+        """The policy that was tried."""
+        return self.candidate.policy
+
+    @property
+    def choice(self) -> dict[str, float]:
+        """The settings that it was tried with."""
+        return self.candidate.choice
+
+    def times(self, target: Target, among: Sequence[Run] = ()) -> Times:
+        """Return what its runs took, pilots counted; ``among``: the runs that they are compared with."""
+        (found,) = times_to(self.runs, target, among=among).values()
+        return found.with_pilots()
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Score:
+    """How bad a trial is."""
+
+    missed: int  # runs that did not reach the target
+    diverged: int
+    seconds: float  # on the mean, pilots counted
+    losses: float  # at the end; where everyone misses the target, all have taken the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A best setting that lies at the edge of what was tried."""
+
+    policy: str
+    setting: str
+    value: float
+    end: Literal["smallest", "largest"]
+    beyond: float  # what to try next
+
+    def __str__(self) -> str:
+        """Say it as a person would."""
+        tried = f"{self.policy}: {self.setting} {self.value:g} is the {self.end} that was tried"
+        return f"{tried}; try {self.beyond:g} too"
+
+
+def candidates(policies: Sequence[str], space: SearchSpace) -> list[Candidate]:
+    """Return every policy with every choice of settings, in every world."""
+    found = []
+    for policy, values in product(policies, product(*space.choices.values())):
+        choice = dict(zip(space.choices, values, strict=True))
+        own: dict[str, object] = {"policy": {policy: {"training": choice}}}
+        runs = []
+        for world in space.worlds:
+            over = merged(world, own | ({"stop": space.stop} if space.stop else {}))
+            experiment = load_experiment(space.config, space.preset, over=over)
+            runs += plan_runs(experiment, [policy], space.seeds, space.root)
+        found.append(Candidate(policy, choice, runs[0].training, runs))
+    return found
+
+
+def try_out(title: str, tried: Sequence[Candidate], execution: Execution) -> list[Trial]:
+    """Run all candidates as one grid."""
+    runs = iter(run_grid(title, [run for one in tried for run in one.runs], execution))
+    return [Trial(one, list(islice(runs, len(one.runs)))) for one in tried]
+
+
+def scores(trials: Sequence[Trial], target: Target) -> list[Score]:
+    """Return how bad each trial is, by the same procedure for all."""
+    everything = [run for trial in trials for run in trial.runs]
+    found = []
+    for trial in trials:
+        times = trial.times(target, everything)
+        diverged = sum(run.end == "diverged" for run in trial.runs)
+        losses = sum(map(_last_loss, trial.runs)) if times.missed else 0.0
+        found.append(Score(times.missed, diverged, times.mean, losses))
+    return found
+
+
+def _last_loss(run: Run) -> float:
+    loss = None if run.summary is None else run.summary.loss
+    return math.inf if loss is None or math.isnan(loss) else loss
+
+
+def best_of(trials: Sequence[Trial], target: Target) -> dict[str, Trial]:
+    """Return the best trial of each policy: the fewest missed runs, then the shortest mean time."""
+    best: dict[str, tuple[Score, Trial]] = {}
+    for trial, score in zip(trials, scores(trials, target), strict=True):
+        if trial.policy not in best or score < best[trial.policy][0]:
+            best[trial.policy] = score, trial
+    return {policy: trial for policy, (_, trial) in best.items()}
+
+
+def edges_of(trials: Sequence[Trial], target: Target) -> list[Edge]:
+    """Return which best settings of each policy lie at the edge of what was tried, and what to try next.
+
+    That is as far beyond the edge as its neighbour lies within, or a factor of three where that is further away. What
+    was tried with server momentum is a grid of its own.
+    """
+    found, scored = [], dict(zip(map(id, trials), scores(trials, target), strict=True))
+    for policy, best in best_of(trials, target).items():
+        alike = [one for one in trials if one.policy == policy and _has_momentum(one) == _has_momentum(best)]
+        for setting in best.choice:
+            as_good = {one.choice[setting] for one in alike if scored[id(one)] == scored[id(best)]}
+            # The edges of momentum are 0 and 1; equals on both sides of an edge leave it nothing to say.
+            if setting == "server_momentum" or len(as_good) > 1:
+                continue
+            edge = _edge(policy, setting, best.choice[setting], sorted({one.choice[setting] for one in alike}))
+            found += [] if edge is None else [edge]
+    return found
+
+
+def _edge(policy: str, setting: str, value: float, tried: Sequence[float]) -> Edge | None:
+    """Return how a value lies at the edge of what was tried, None if it does not."""
+    if len(tried) == 1 or value not in (tried[0], tried[-1]):
+        return None
+    neighbour = tried[1] if value == tried[0] else tried[-2]
+    ratio = min(max(value / neighbour, 1 / LARGEST_STEP), LARGEST_STEP)
+    beyond = max(1, round(value * ratio)) if isinstance(value, int) else float(f"{value * ratio:.2g}")
+    if beyond == value:
+        return None
+    return Edge(policy, setting, value, "smallest" if value == tried[0] else "largest", beyond)
+
+
+def _has_momentum(trial: Trial) -> bool:
+    return trial.choice.get("server_momentum", 0.0) > 0

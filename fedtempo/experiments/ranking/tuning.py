@@ -1,0 +1,85 @@
+"""Each policy at its own best step size and cohort size, chosen by one procedure on seeds that no comparison uses."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from fedtempo.experiments.comparing import cells
+from fedtempo.experiments.comparing.amounts import limits
+from fedtempo.experiments.comparing.compare import target_of
+from fedtempo.experiments.comparing.statistics import Target
+from fedtempo.experiments.ranking.candidates import Edge, SearchSpace, Trial, best_of, candidates, edges_of, try_out
+from fedtempo.experiments.running.grid import Execution
+from fedtempo.experiments.running.notices import warn_first
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
+from fedtempo.experiments.settings.decode import to_toml
+from fedtempo.tables.document import Document, Items
+from fedtempo.tables.table import Cell, Column, Table, number_cell
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tuning:
+    """What was tried of each policy, and what was best."""
+
+    experiment: Experiment  # that tuning started from
+    target: Target
+    trials: list[Trial]
+    best: dict[str, Trial]  # of each policy
+    edges: list[Edge]
+
+    def document(self) -> Document:
+        """Return a page: what was tuned, what each candidate took, and which best settings lie at an edge."""
+        edges = ("At the edge of what was tried:", Items(*map(str, self.edges))) if self.edges else ()
+        return Document(self._start(), Items(*self._fixed_settings()), self.table(), *edges)
+
+    def table(self) -> Table:
+        """Return what each candidate took, the best of each policy marked."""
+        everything = [run for trial in self.trials for run in trial.runs]
+        columns: dict[str | Column, Sequence[str | Cell]] = {
+            "policy": [trial.policy for trial in self.trials],
+            "step size": [number_cell(trial.choice["step_size"], "g") for trial in self.trials],
+            "K": [number_cell(trial.candidate.training.cohort_size, "d") for trial in self.trials],
+            f"seconds to {self.target}, with pilots": [
+                cells.seconds(trial.times(self.target, everything)) for trial in self.trials
+            ],
+            "": ["best" if self.best[trial.policy] is trial else "" for trial in self.trials],
+        }
+        return Table.from_columns(columns)
+
+    def settings(self) -> str:
+        """Return the lines that make the choice part of a configuration."""
+        chosen = {
+            policy: {"training": {"step_size": used.step_size, "cohort_size": used.cohort_size}}
+            for policy, used in ((policy, trial.candidate.training) for policy, trial in self.best.items())
+        }
+        preset = self.experiment.preset
+        return to_toml({"policy": chosen} if preset == DEFAULT_PRESET else {"presets": {preset: {"policy": chosen}}})
+
+    def _start(self) -> str:
+        """Say what was tuned: the preset, seeds and limits."""
+        first = self.trials[0].runs
+        seeds = ", ".join(dict.fromkeys(str(run.seed) for run in first))
+        return (
+            f"{self.experiment.name}, preset {self.experiment.preset}, to {self.target}, seeds {seeds}, for at most "
+            f"{limits(first[0].header.config['stop'])}. Settings that were not tried:"
+        )
+
+    def _fixed_settings(self) -> list[str]:
+        """Say the settings that were not tried, and which policies have them."""
+        policies_with: dict[str, list[str]] = {}
+        for trial in self.trials:
+            training = asdict(trial.candidate.training)
+            fixed = ", ".join(f"{name} {value}" for name, value in training.items() if name not in trial.choice)
+            policies = policies_with.setdefault(fixed, [])
+            if trial.policy not in policies:
+                policies.append(trial.policy)
+        return [f"{', '.join(policies)}: {fixed}" for fixed, policies in policies_with.items()]
+
+
+def tune(policies: Sequence[str], space: SearchSpace, execution: Execution) -> Tuning:
+    """Try every choice of settings for every policy: fewest runs that miss the target, then the shortest mean time."""
+    tried = candidates(policies, space)
+    experiment = tried[0].runs[0].experiment
+    target = target_of(experiment)
+    warn_first(experiment, policies)
+    trials = try_out(experiment.name, tried, execution)
+    return Tuning(experiment, target, trials, best_of(trials, target), edges_of(trials, target))

@@ -1,0 +1,83 @@
+"""What makes two runs the same: settings with defaults filled in, and the contents of the files that they name."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+from fedtempo.engine import headers
+from fedtempo.engine.records import Header
+from fedtempo.engine.settings import TrainingSettings
+from fedtempo.experiments.settings.config import RENAMED, Experiment, for_policy, make_experiment
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
+from fedtempo.policies.registry import source_of
+from fedtempo.simulator.traces import naming
+
+HASH_LENGTH = 10
+LATER_SETTINGS = ("evaluate_growth",)  # of training
+
+
+def settings_of(experiment: Experiment, training: TrainingSettings, options: SettingsTable) -> dict[str, object]:
+    """Return all that the runs of one policy depend on as a plain table: defaults filled in, names left out.
+
+    Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
+    """
+    sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
+    used = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
+    return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
+
+
+def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:
+    """Return, in the shape of the settings, what each file holds that they name; {} if they name none."""
+    found: dict[str, dict[str, object]] = {}
+    if experiment.times.compute_scores is not None:
+        found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
+    if experiment.channel.kind == "traces":
+        found["channel"] = {"traces": [digest_of(name) for name in experiment.channel.traces]}
+    return found
+
+
+def folder_name(policy: str, seed: int, settings: SettingsTable, files: SettingsTable) -> str:
+    """Return the name of a run's folder: of other settings another, not of another policy's options.
+
+    Files count by what they hold. So does the file of a policy that another package brings: changed, it runs anew.
+    """
+    own = [] if (source := source_of(policy)) is None else [digest_of(str(source))]
+    identity = [_with_first_names(merged(settings, files)), policy, seed, *own]
+    key = json.dumps(identity, sort_keys=True, default=str)
+    return f"{policy}-seed{seed}-{hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]}"
+
+
+def _with_first_names(settings: SettingsTable) -> dict[str, object]:
+    """Return settings under the names that they had first: folders that were named by them are still found."""
+    found = dict(settings)
+    for section, names in RENAMED.items():
+        first = {new: old for old, new in names.items()}
+        found[section] = {
+            first.get(name, name): value for name, value in checked_table(section, found[section]).items()
+        }
+    return found
+
+
+def canonical(header: Header) -> dict[str, object]:
+    """Return a header whose configuration is that of all headers of the same run, however its file was written."""
+    experiment = make_experiment(header.config)
+    table = headers.as_table(header)
+    table.pop("files", None)
+    settings = settings_of(experiment, *for_policy(experiment, header.policy))
+    return table | {"config": merged(settings, header.files)}
+
+
+def digest_of(name: str) -> str:
+    """Return what a file holds, in short."""
+    path = Path(name)
+    with naming(path):
+        status = path.stat()
+        return _digest_at(path.absolute(), status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _digest_at(path: Path, changed: int, size: int) -> str:
+    """Return the same, read once: a grid asks for each run, about many files."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

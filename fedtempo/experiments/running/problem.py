@@ -1,0 +1,157 @@
+"""From an experiment to its problem: the one place where data, model, fleet and channel are put together."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from fedtempo.checks import InputError, Vector
+from fedtempo.data.federation import FederatedData
+from fedtempo.experiments.running.identity import digest_of
+from fedtempo.experiments.settings.config import (
+    ChannelConfig,
+    DataConfig,
+    Experiment,
+    ModelConfig,
+    TimesConfig,
+)
+from fedtempo.fleet import Fleet
+from fedtempo.learning.trainer import Trainer
+from fedtempo.randomness import stream
+from fedtempo.simulator.absences import WithAbsences
+from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, UnknownTimes
+from fedtempo.simulator.fading import FadingChannel
+from fedtempo.simulator.problem import Problem, make_trainer
+from fedtempo.simulator.problem import model_bits as bits_of
+from fedtempo.simulator.times import TimesSpec, benchmark_times, draw_times
+from fedtempo.simulator.traces import RateTrace, read_mahimahi, read_rate_csv, upload_seconds
+
+
+def problem_of(experiment: Experiment, *, model_bits: float | None = None) -> Problem:
+    """Return the problem of an experiment; runs in one process share it.
+
+    ``model_bits``: the size of an upload, where it is not that of the model.
+    """
+    times, channel = experiment.times, experiment.channel
+    names = [] if times.compute_scores is None else [times.compute_scores]
+    names += channel.traces if channel.kind == "traces" else ()
+    contents = tuple(map(digest_of, names))  # files may change while this process runs
+    return _problem(experiment.data, experiment.model, times, channel, contents, model_bits)
+
+
+@cache
+def _problem(
+    data: DataConfig,
+    model: ModelConfig,
+    times: TimesConfig,
+    channel: ChannelConfig,
+    contents: tuple[str, ...],
+    model_bits: float | None,
+) -> Problem:
+    trainer = load_trainer(model, data)
+    bits = bits_of(trainer) if model_bits is None else model_bits
+    fleet, varying = _fleet_and_channel(times, channel, load_data(data), bits)
+    return Problem(load_data(data), trainer, fleet, varying)
+
+
+@cache
+def load_data(config: DataConfig) -> FederatedData:
+    """Return the data of an experiment; runs in one process share them."""
+    if config.kind == "synthetic":
+        from fedtempo.data.synthetic import synthetic_data
+
+        return synthetic_data(
+            alpha=config.alpha,
+            beta=config.beta,
+            num_clients=config.clients,
+            num_samples=config.samples,
+            seed=config.seed,
+        )
+    from fedtempo.data.images import image_data
+
+    return image_data(
+        dataset="mnist" if config.kind == "mnist" else "emnist-letters-or-mnist",
+        num_clients=config.clients,
+        num_samples=config.samples,
+        classes=config.classes,
+        partition=config.partition,
+        concentration=config.concentration,
+        letters=config.letters,
+        standardise=config.standardise,
+        seed=config.seed,
+    )
+
+
+@cache
+def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
+    """Return the trainer of an experiment; runs in one process share it."""
+    try:
+        return make_trainer(model.kind, load_data(data), device=model.device)
+    except (RuntimeError, AssertionError) as error:  # what torch raises for a device that it does not know or have
+        if model.device == "cpu":
+            raise
+        reason = str(error).splitlines()[0][:80]
+        raise InputError(
+            name="model.device",
+            rule="be one that torch has on this machine",
+            got=f"{model.device!r} ({reason})",
+            remedy="leave it out",
+        ) from None
+
+
+def _fleet_and_channel(
+    times: TimesConfig, channel: ChannelConfig, data: FederatedData, model_bits: float
+) -> tuple[Fleet, Channel]:
+    """Return the fleet with nominal times, and how these change from round to round.
+
+    Its gradient bounds are 1, since nobody knows them yet. Over traces, nominal is the mean rate of a client's own.
+    """
+    size = data.num_clients
+    compute, traced = _compute_times(times, size), None
+    if channel.kind == "traces":
+        traces = [_read_trace(Path(name)) for name in channel.traces]
+        traced = TraceChannel(compute, traces, model_bits=model_bits, seed=channel.seed)
+        upload = traced.nominal_upload_time
+    elif times.upload is not None:
+        upload = _draw(times, "upload", times.upload, size)
+    elif times.uplink_mbps is not None:
+        upload = upload_seconds(model_bits, _draw(times, "uplink_mbps", times.uplink_mbps, size))
+    download = None if times.download is None else _draw(times, "download", times.download, size)
+    fleet = Fleet(data.data_share, np.ones(size), compute, upload, download_time=download)
+    varying = _with_absences(channel, traced or _varying(channel, fleet))
+    return fleet, varying if channel.times_known else UnknownTimes(varying)
+
+
+def _compute_times(times: TimesConfig, size: int) -> Vector:
+    if times.compute is not None:
+        return _draw(times, "compute", times.compute, size)
+    return benchmark_times(str(times.compute_scores), size, times.compute_mean, stream(times.seed, "compute"))
+
+
+def _draw(times: TimesConfig, purpose: str, spec: TimesSpec, size: int) -> Vector:
+    return draw_times(spec, size, stream(times.seed, purpose))
+
+
+def _varying(config: ChannelConfig, fleet: Fleet) -> Channel:
+    """Return a channel on which times vary about the fleet's, or not at all."""
+    if config.kind == "fading":
+        return FadingChannel(
+            fleet.compute_time,
+            fleet.upload_time,
+            correlation=config.correlation,
+            snr_db=config.snr_db,
+            seed=config.seed,
+        )
+    return StaticChannel(fleet.compute_time, fleet.upload_time)
+
+
+def _with_absences(config: ChannelConfig, channel: Channel) -> Channel:
+    if config.present_share == 1:
+        return channel
+    return WithAbsences(
+        channel, present_share=config.present_share, absence_rounds=config.absence_rounds, seed=config.seed
+    )
+
+
+def _read_trace(path: Path) -> RateTrace:
+    return read_rate_csv(path) if path.suffix.lower() == ".csv" else read_mahimahi(path)

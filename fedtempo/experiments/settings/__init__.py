@@ -1,0 +1,1 @@
+"""What an experiment is, and how it is read from a file."""

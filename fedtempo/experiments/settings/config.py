@@ -1,0 +1,163 @@
+"""What an experiment is: data, model, times, channel, training, end, and what each policy needs."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from fedtempo.checks import InputError, check_seed, near_miss
+from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
+from fedtempo.policies.registry import available_policies
+from fedtempo.simulator.times import TimesSpec
+
+DEFAULT_PRESET = "paper"
+LARGEST_COHORT = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
+RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataConfig:
+    """Which data, and how clients share them."""
+
+    kind: Literal["synthetic", "mnist", "emnist"]
+    clients: int  # N
+    samples: int
+    seed: int = 0  # of the draw and of the split
+    alpha: float = 1.0  # synthetic: moves all logits of a client alike, so no label depends on it (docs/data.md)
+    beta: float = 1.0  # synthetic: how much client inputs differ
+    partition: Literal["classes", "dirichlet", "iid"] = "classes"
+    classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
+    concentration: float = 0.5  # of the Dirichlet split
+    letters: int = 10  # EMNIST: how many lower-case letters, from a on
+    standardise: bool = False  # images: mean 0 and deviation 1 in place of 0 to 1
+
+    def __post_init__(self) -> None:
+        """Check what the data's own makers leave to others."""
+        check_seed("seed", self.seed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """Which model, and where it is trained."""
+
+    kind: Literal["softmax", "lenet5"]
+    device: str = "cpu"  # lenet5: any that torch has
+
+    def __post_init__(self) -> None:
+        """Check that the model can be trained there."""
+        if self.kind == "softmax" and self.device != "cpu":
+            raise InputError(name="device", rule="be cpu for softmax", got=repr(self.device), remedy="leave it out")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimesConfig:
+    """Nominal times of the clients, in seconds; bandwidth in units of the whole link."""
+
+    compute: TimesSpec | None = None  # τ
+    compute_scores: str | None = None  # or from a JSON file of phones' benchmark scores ...
+    compute_mean: float = 1.0  # ... with this mean over the phones
+    upload: TimesSpec | None = None  # t/f_tot; neither this nor the next where the channel follows traces
+    uplink_mbps: TimesSpec | None = None  # or rates, with which the model's bits are uploaded
+    download: TimesSpec | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that compute times come from one place."""
+        if (self.compute is None) == (self.compute_scores is None):
+            raise InputError(name="either compute or compute_scores", rule="be given", got="both or neither")
+        check_seed("seed", self.seed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelConfig:
+    """How times change from round to round."""
+
+    kind: Literal["static", "traces", "fading"] = "static"
+    traces: tuple[str, ...] = ()  # files: Mahimahi .up, or .csv with time and mbps; upload times follow from them
+    correlation: float = 0.9  # of the fading, from one round to the next
+    snr_db: float = 10.0
+    present_share: float = 1.0  # of the rounds in which a client is available
+    absence_rounds: float | None = None  # mean length of an absence; None: each round anew
+    times_known: bool = True  # to policies before each round; false: they have nominal and measured ones
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check what the channels leave to others."""
+        check_seed("seed", self.seed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiment:
+    """One experiment under one preset; policies and seeds are chosen when it is run."""
+
+    name: str
+    data: DataConfig
+    model: ModelConfig
+    times: TimesConfig
+    training: TrainingSettings
+    stop: StopSettings
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    # Options of each policy; [policy.X.training] goes over training.
+    policy: Mapping[str, SettingsTable] = field(default_factory=dict)
+    preset: str = DEFAULT_PRESET  # that made it; no setting of the file
+    table: SettingsTable = field(default_factory=dict, repr=False)  # that it was made from; no setting either
+    path: Path | None = None  # of its file; no setting either
+
+    def __post_init__(self) -> None:
+        """Check that upload times come from one place."""
+        sources = [name for name in ("upload", "uplink_mbps") if getattr(self.times, name) is not None]
+        if self.channel.kind == "traces" and sources:
+            raise InputError(
+                name=f"times.{sources[0]}",
+                rule="not be given where channel.kind is traces",
+                got="both",
+                remedy="leave it out: upload times follow from the traces",
+            )
+        if self.channel.kind != "traces" and len(sources) != 1:
+            raise InputError(name="times: either upload or uplink_mbps", rule="be given", got="both or neither")
+
+
+def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+    """Return the experiment of a plain table; files that it names are looked for where the command was given."""
+    experiment = decode_experiment(table, preset)
+    known = available_policies()
+    for name in experiment.policy:
+        if name not in known:
+            raise InputError(f"policy.{name}", "be a known policy", repr(name), near_miss(name, known))
+        for_policy(experiment, name)
+    return experiment
+
+
+def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+    """Return the experiment of a plain table, whose policies may be ones that this machine does not have."""
+    table = with_current_names(table)
+    return decode(Experiment, table, preset=preset, table=table, path=None)
+
+
+def with_current_names(table: SettingsTable) -> dict[str, object]:
+    """Return a table in which settings that were renamed have their present names."""
+    current = dict(table)
+    for section, names in RENAMED.items():
+        values = current.get(section)
+        if not isinstance(values, Mapping):
+            continue
+        for old, new in names.items():
+            if old in values and new in values:
+                remedy = f"{old} is what {new} was called before"
+                raise InputError(f"{section}.{old}", f"not be given beside {section}.{new}", "both", remedy)
+        current[section] = {names.get(name, name): value for name, value in values.items()}
+    return current
+
+
+def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, dict[str, object]]:
+    """Return the training settings that a policy trains with, and its own options."""
+    options = dict(experiment.policy.get(policy, {}))
+    own = checked_table(f"policy.{policy}.training", options.pop("training", {}))
+    table = merged(asdict(experiment.training), own)
+    training = decode(TrainingSettings, table, f"policy.{policy}.training")
+    if training.cohort_size > LARGEST_COHORT:
+        raise InputError(
+            name="training.cohort_size", rule=f"be at most {LARGEST_COHORT:,}", got=f"{training.cohort_size:,}"
+        )
+    return training, options

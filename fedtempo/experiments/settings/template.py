@@ -1,0 +1,65 @@
+"""The configuration that `fedtempo init` writes."""
+
+TEMPLATE = """\
+# An experiment for fedtempo. Run it: fedtempo run THIS_FILE --policy weighted --seed 0
+name = "My experiment"
+
+[data]
+kind = "synthetic" # or "mnist", "emnist" (fedtempo fetch mnist downloads it)
+clients = 100
+samples = 20509
+seed = 0 # of the draw and of the split among clients
+alpha = 1.0 # synthetic: moves all logits of a client alike, so no label depends on it
+beta = 1.0 # synthetic: how much the clients' inputs differ
+# partition = "classes" # mnist, emnist: "classes", "dirichlet" or "iid"
+# classes = [1, 6] # of one client, at least and at most
+# concentration = 0.5 # of the Dirichlet split
+
+[model]
+kind = "softmax" # or "lenet5", for images of 28 × 28
+
+[times] # of the clients, in seconds; kinds: constant, uniform, exponential, lognormal
+compute = { kind = "exponential", mean = 1.0 } # for all local steps of a round
+upload = { kind = "exponential", mean = 1.0 } # alone on the link
+# uplink_mbps = { kind = "lognormal", median = 10.0, sigma = 1.0 } # instead of upload: the model's bits at this rate
+# download = { kind = "constant", value = 0.1 }
+seed = 0
+
+[channel]
+kind = "static" # or "fading", or "traces" with files that hold rates
+# correlation = 0.9 # fading: from one round to the next
+# traces = ["lte.up"] # beside this file: Mahimahi, or .csv with columns time and mbps; leave out upload then
+# present_share = 0.9 # of the rounds in which a client is available
+# times_known = false # policies do not know the times of a round before it, only nominal and measured ones
+
+[training]
+cohort_size = 10 # clients drawn a round
+local_steps = 50
+batch_size = 24
+step_size = 0.1
+schedule = "inverse" # step_size/(1 + round), or "constant"
+link = "shared" # "paper": all finish together; "equal": equal shares; "shared": whoever is ready
+duplicates = "physical" # a client drawn twice uploads once; "paper" counts it twice
+evaluate_every = 1 # rounds
+# evaluate_growth = 0.01 # instead: whenever the time has grown by this share, however long a policy's rounds are
+# weight_decay = 0.0
+# server_momentum = 0.0
+
+[stop]
+target_loss = 1.0
+max_rounds = 500
+# max_time = 10000.0 # simulated seconds
+# target_accuracy = 0.7
+
+[policy.proposed] # losses to which the pilots run: with another target_loss choose others, none below it
+losses = [1.2, 1.15, 1.1, 1.05, 1.0]
+
+[policy.statistical]
+losses = [1.2, 1.15, 1.1, 1.05, 1.0]
+
+[policy.proposed-oracle]
+beta_over_alpha = 10.0
+
+# [policy.uniform.training] # a policy may train with settings of its own
+# step_size = 0.05
+"""
