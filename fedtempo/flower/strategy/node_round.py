@@ -9,10 +9,8 @@ import numpy as np
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Conditions, Outcome, Start
-from fedtempo.flower.strategy.assignment import Assignment, ClientReport, assign
-from fedtempo.flower.strategy.failures import Failure, FailureKind
+from fedtempo.flower.strategy.assignment import ClientReport, assign
 from fedtempo.flower.strategy.messages import UPDATE_NORM
-from fedtempo.flower.strategy.messenger import Reply
 from fedtempo.flower.strategy.notes import STALENESS_NOTE, round_note
 from fedtempo.flower.strategy.results import local_result, own_metrics
 from fedtempo.flower.strategy.uplink import cohort_bandwidth, cohort_mode
@@ -95,8 +93,8 @@ class NodeRound:
             weights=plan.weights,
         )
         clients.uplink.allot(assignments, "shared")
-        clients.sent |= self.dispatch.send(assignments, start)
-        landed = [*self._lost(schedule), *self._arrivals(plan.wait_for)]
+        clients.flight.sent |= self.dispatch.send(assignments, start)
+        landed = [*clients.flight.report_lost(start, schedule), *clients.flight.arrivals(plan.wait_for)]
         staleness = [start.round_index - one.assignment.version for one in landed]
         weights = np.array([one.assignment.weight for one in landed])
         arrived = RoundPlan(
@@ -115,45 +113,6 @@ class NodeRound:
         if plan.bandwidth is not None:
             return plan.bandwidth
         return cohort_bandwidth(self.fleet, self.training, plan.members, steps)
-
-    def _lost(self, schedule: float) -> list[ClientReport]:
-        """Report those who were in flight when an earlier process ended, once."""
-        lost, self.clients.lost = self.clients.lost, []
-        nothing = Assignment(
-            client=0, model=self.start.model, local_steps=1, step_size=schedule, schedule=schedule, bandwidth=1.0
-        )
-        failure = Failure(FailureKind.LOST)
-        return [ClientReport(assignment=replace(nothing, client=one), sent=None, failure=failure) for one in lost]
-
-    def _arrivals(self, wait_for: int) -> list[ClientReport]:
-        """Wait for so many updates of those in flight, or for all; return them, and those who failed meanwhile.
-
-        The first updates of a run are judged together, once there are enough to tell a usual size from an absurd one.
-        """
-        sent, judge = self.clients.sent, self.dispatch.judge
-        landed, unjudged, taken = dict[int, ClientReport](), list[ClientReport](), 0
-        while sent and taken < wait_for:
-            for one in self._next_reports():
-                landed[one.client] = one
-                if one.update is not None:
-                    unjudged.append(one)
-            if judge.can_judge(len(unjudged)) or not sent:
-                judged = judge.refuse_absurd(unjudged)
-                landed |= {one.client: one for one in judged}
-                taken += sum(one.update is not None for one in judged)
-                unjudged = []
-        return list(landed.values())
-
-    def _next_reports(self) -> list[ClientReport]:
-        """Wait for the next replies of those in flight, or until one of them has missed its deadline."""
-        sent, messenger, deadline = self.clients.sent, self.dispatch.messenger, self.clients.deadline
-        next_end = min(one.at for one in sent.values()) + deadline
-        waiting = {message: one.client for message, one in sent.items()}
-        replies = messenger.arrived(waiting, max(next_end - time.monotonic(), 0.0))
-        late = [message for message, one in sent.items() if one.at + deadline <= time.monotonic()]
-        messenger.forget(late)
-        found: dict[str, Reply | None] = {**dict.fromkeys(late), **{reply.message_id: reply for reply in replies}}
-        return [self.dispatch.read(sent.pop(message), reply) for message, reply in found.items()]
 
     def _outcome(self, plan: RoundPlan, reports: list[ClientReport]) -> Outcome:
         """Return what came of the round."""

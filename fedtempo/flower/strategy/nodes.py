@@ -5,20 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from logging import INFO
 
-import numpy as np
-
 from fedtempo.checks import Integers
 from fedtempo.engine.clients import Conditions, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.flower.link.allotment import Link
 from fedtempo.flower.log import log
-from fedtempo.flower.strategy.assignment import ClientReport, SentAssignment
+from fedtempo.flower.strategy.assignment import ClientReport
 from fedtempo.flower.strategy.dispatch import Dispatch
 from fedtempo.flower.strategy.evaluation import GlobalLoss
 from fedtempo.flower.strategy.judge import JudgeState
 from fedtempo.flower.strategy.messenger import POLL_SECONDS
 from fedtempo.flower.strategy.newcomers import Newcomers
+from fedtempo.flower.strategy.node_flight import NodeFlight
 from fedtempo.flower.strategy.node_round import NodeRound, RoundClock
 from fedtempo.flower.strategy.uplink import Uplink
 from fedtempo.learning.trainer import Buffers, Evaluation, Parameters
@@ -55,8 +54,7 @@ class FlowerClients:
         """Start with nobody in flight; ``deadline``: seconds that a client has to report."""
         self.dispatch, self.fleet, self.training, self.loss = dispatch, fleet, training, loss
         self.deadline, self.uplink, self.newcomers = deadline, Uplink(link), newcomers
-        self.sent: dict[str, SentAssignment] = {}  # in flight, by the id of the message
-        self.lost: list[int] = []  # in flight when an earlier process ended
+        self.flight = NodeFlight(dispatch, deadline)
         self.last_end = 0.0  # of a round, on the monotonic clock
         self.metrics: dict[str, float] = {}  # of the last round: what apps report of their own, on average
         self._fruitless_rounds, self._failing = 0, list[int]()
@@ -68,7 +66,7 @@ class FlowerClients:
 
     @state.setter
     def state(self, state: NodesState) -> None:
-        self.sent, self.lost = {}, state.in_flight
+        self.flight.sent, self.flight.lost = {}, state.in_flight
         self._fruitless_rounds, self._failing = state.fruitless_rounds, state.failing
         log(INFO, "the run goes on from its checkpoint")
 
@@ -80,7 +78,7 @@ class FlowerClients:
     @property
     def in_flight(self) -> Integers:
         """Who has started and is still to arrive."""
-        return np.array([*(one.client for one in self.sent.values()), *self.lost], dtype=np.int64)
+        return self.flight.clients
 
     def begin(self, start: Start) -> NodeRound:
         """Begin a round: wait until some client is available, and let the clock of the round start.
@@ -88,7 +86,7 @@ class FlowerClients:
         While clients are in flight the clock goes on: they do, too, when the server evaluates or saves between rounds.
         """
         now = time.monotonic()
-        clock = RoundClock(self.last_end if self.sent else now, now)
+        clock = RoundClock(self.last_end if self.flight.sent else now, now)
         while not (conditions := self.conditions()).available.any() and not len(self.in_flight):  # type: ignore[union-attr]
             if time.monotonic() > now + self.deadline:
                 raise RuntimeError(f"some node must be connected, got none for {self.deadline:g} s{self._others()}")
@@ -109,8 +107,8 @@ class FlowerClients:
 
     def start_again(self) -> None:
         """Forget who is in flight and what is usual: training starts again from w₀."""
-        self.dispatch.messenger.forget(self.sent)
-        self.sent, self.lost, self.dispatch.judge.state = {}, [], JudgeState()
+        self.flight.forget_all()
+        self.dispatch.judge.state = JudgeState()
 
     def check_fruitless(self, reports: Sequence[ClientReport]) -> None:
         """End a run in which no client's update is taken any more."""
