@@ -6,7 +6,7 @@ field that is there is written, and a state that lacks a field, or has one more,
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -70,16 +70,23 @@ def _plain(state: object, arrays: Arrays) -> str:
         return str(len(arrays) - 1)
 
     def plain(value: object) -> object:
-        if isinstance(value, np.generic):
-            return value.item()
+        if is_dataclass(value):  # by its fields, since msgspec goes by what was ever assigned
+            return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        if isinstance(value, dict):
+            return {str(key): plain(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(entry) for entry in value]
         if isinstance(value, np.ndarray):
             return kept(value)
         if isinstance(value, Rows):
             rows = np.array(list(value.by_client.values())) if value.by_client else np.empty(0)
             return [kept(np.array(list(value.by_client), dtype=np.int64)), kept(rows)]
+        return msgspec.to_builtins(value.item() if isinstance(value, np.generic) else value, enc_hook=refused)
+
+    def refused(value: object) -> object:
         raise TypeError(f"a state holds numbers, text and arrays, got {type(value).__name__}")
 
-    return json.dumps(msgspec.to_builtins(state, enc_hook=plain, str_keys=True))
+    return json.dumps(plain(state))
 
 
 def _comparable(text: str) -> object:

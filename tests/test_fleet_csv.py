@@ -140,3 +140,10 @@ def test_a_model_size_that_is_not_used_is_said(tmp_path):
         read_fleet(path, model_megabytes=5.0)
     with pytest.raises(InputError, match="model_megabytes must be positive"):
         read_fleet(path, model_megabytes=float("nan"))
+
+
+def test_whoever_shows_a_remedy_spells_the_size_as_its_reader_knows_it(tmp_path):
+    path = written(tmp_path, "samples,compute_time,uplink_mbps\n1,1,1\n")
+    with pytest.raises(InputError) as caught:
+        read_fleet(path)
+    assert caught.value.sentence({"model_megabytes": "--model-size"}.get).endswith("got none; give --model-size")

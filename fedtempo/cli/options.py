@@ -17,18 +17,18 @@ from fedtempo.checks import (
     check_seed,
 )
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")]
 Configs = Annotated[Path, typer.Option(help="Folder of setup1.toml to setup3.toml.")]
 Preset = Annotated[str, typer.Option(help="Which settings of the file.")]
 Seeds = Annotated[int, typer.Option(help="How many seeds.")]
 TargetLoss = Annotated[float | None, typer.Option(help="Loss to reach instead of the file's targets.")]
 Jobs = Annotated[int, typer.Option(help="Runs side by side; -1: one for each core.")]
 Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Ray cluster.")]
-Records = Annotated[Path, typer.Option(help="Folder of the records.")]
+RecordsFolder = Annotated[Path, typer.Option(help="Folder of the records.")]
 RecordsOutput = Annotated[Path, typer.Option("-o", "--output", help="Folder of the records.")]
 
 HTML, JSON = (".html", ".htm"), (".json",)  # how the names of such files end
-Number = TypeVar("Number", int, float)
+Numeric = TypeVar("Numeric", int, float)
 
 
 def words(listed: str) -> list[str]:
@@ -50,7 +50,7 @@ def policy_names(listed: str) -> list[str]:
     return names
 
 
-def numbers(name: str, listed: str, kind: Callable[[str], Number]) -> list[Number]:
+def numbers(name: str, listed: str, kind: Callable[[str], Numeric]) -> list[Numeric]:
     """Return the numbers of a list with commas, each once; ``name`` is that of the option."""
     try:
         found = [kind(word) for word in words(listed)]

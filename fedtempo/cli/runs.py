@@ -14,7 +14,7 @@ from fedtempo.checks import check_seed
 from fedtempo.cli.options import (
     HTML,
     JSON,
-    Config,
+    ConfigFile,
     Jobs,
     Preset,
     Ray,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Config,
+    config: ConfigFile,
     policy: Annotated[str, typer.Option(help="Who trains; fedtempo policies lists them.")],
     seed: Annotated[int, typer.Option(help="Of cohorts, batches and the initial model.")] = 0,
     preset: Preset = "paper",
@@ -78,7 +78,7 @@ def run(
 
 
 def compare(
-    config: Config,
+    config: ConfigFile,
     policies: Annotated[str, typer.Option(help="Names, separated by commas; fedtempo policies lists them.")],
     seeds: Seeds = 5,
     first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,

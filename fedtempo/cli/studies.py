@@ -7,11 +7,11 @@ import typer
 
 from fedtempo.checks import InputError
 from fedtempo.cli.options import (
-    Config,
+    ConfigFile,
     Configs,
     Jobs,
     Ray,
-    Records,
+    RecordsFolder,
     RecordsOutput,
     Seeds,
     TargetLoss,
@@ -31,7 +31,7 @@ TUNED_PRESET = "best"
 
 
 def tune(
-    config: Config,
+    config: ConfigFile,
     policies: Annotated[str, typer.Option(help="Names, separated by commas.")],
     step_sizes: Annotated[str, typer.Option(help="Step sizes to try, separated by commas.")],
     cohort_sizes: Annotated[str, typer.Option(help="Cohort sizes to try.", show_default="the file's")] = "",
@@ -96,7 +96,7 @@ def reproduce(
     jobs: Jobs = -1,
     ray: Ray = None,
     configs: Configs = CONFIGS,
-    records: Records = Path("runs/reproduce"),
+    records: RecordsFolder = Path("runs/reproduce"),
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and figures.")] = Path(
         "reproduction"
     ),
@@ -129,7 +129,7 @@ def leaderboard(
     configs: Configs = CONFIGS,
     jobs: Jobs = -1,
     ray: Ray = None,
-    records: Records = Path("runs/leaderboard"),
+    records: RecordsFolder = Path("runs/leaderboard"),
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of tables and charts.")] = Path("leaderboard"),
     beside: Annotated[
         Path | None, typer.Option(help="Folder of an earlier leaderboard, whose other policies' runs are kept.")

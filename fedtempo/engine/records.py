@@ -20,6 +20,7 @@ from fedtempo.checks import InputError
 FORMAT = 2
 RECORDS = "records.jsonl"
 FOLDERS_SHOWN = 3
+HEADER_START, SUMMARY_START = b'{"header"', b'{"end"'  # their first fields, in every format
 
 Table: TypeAlias = Mapping[str, object]  # settings as TOML has them: tables of values and tables
 End = Literal["target", "max_rounds", "max_time", "diverged"]
@@ -164,10 +165,10 @@ def read_records(path: Path | str) -> Records:
     """Return what a records file holds; a last line that a killed run left half-written is passed over."""
     lines = list(whole_lines(path))
     header = _header_line(lines[0], path, "line 1").header if lines else None
-    summary = _decode(_SUMMARY, lines[-1]) if len(lines) > 1 and _is_summary(lines[-1]) else None
-    rounds = lines[1:] if summary is None else lines[1:-1]
+    ended = len(lines) > 1 and lines[-1].startswith(SUMMARY_START)
+    rounds = lines[1:-1] if ended else lines[1:]
     decoded = [_decoded(_ROUND, line, path, f"line {number}") for number, line in enumerate(rounds, 2)]
-    return Records(header, decoded, summary)
+    return Records(header, decoded, _decoded(_SUMMARY, lines[-1], path, f"line {len(lines)}") if ended else None)
 
 
 def whole_lines(path: Path | str) -> Iterator[bytes]:
@@ -180,9 +181,9 @@ def whole_lines(path: Path | str) -> Iterator[bytes]:
 
 def decode_line(line: bytes, path: Path | str, place: str) -> HeaderLine | RoundRecord | Summary:
     """Return a line of a records file, whichever it is; ``place`` says where it stands."""
-    if _is_summary(line):
-        return _decode(_SUMMARY, line)
-    if line.startswith(b'{"header"'):
+    if line.startswith(SUMMARY_START):
+        return _decoded(_SUMMARY, line, path, place)
+    if line.startswith(HEADER_START):
         return _header_line(line, path, place)
     return _decoded(_ROUND, line, path, place)
 
@@ -212,14 +213,6 @@ def find_runs(folders: list[Path]) -> list[Path]:
     if not found:
         raise InputError(name=", ".join(map(str, folders)), rule=f"hold records of runs ({RECORDS})", got="none")
     return found
-
-
-def _is_summary(line: bytes) -> bool:
-    try:
-        _decode(_SUMMARY, line)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _header_line(line: bytes, path: Path | str, place: str) -> HeaderLine:

@@ -9,13 +9,13 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.records import Header, RoundRecord
-from fedtempo.experiments.paper_numbers import PILOTS, SCHEME
+from fedtempo.experiments.paper_numbers import PILOT_POLICIES, SCHEME
 from fedtempo.experiments.running.results import Run, read_run
 from fedtempo.experiments.settings.config import ChannelConfig, TimesConfig, decode_experiment, for_policy
 from fedtempo.fleet import Fleet
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha, estimate_gradient_bounds
 
-Curve: TypeAlias = list[tuple[int, float]]  # losses after rounds, where they were evaluated
+LossCurve: TypeAlias = list[tuple[int, float]]  # losses after rounds, where they were evaluated
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -118,7 +118,7 @@ def _rounds_to_losses(runs: Sequence[Run], paths: Sequence[Path]) -> tuple[Vecto
     for path, others in named:
         if others != losses:
             _refuse(path, "losses", first)
-    reached: dict[str, list[list[float]]] = {scheme: [] for scheme in PILOTS}
+    reached: dict[str, list[list[float]]] = {scheme: [] for scheme in PILOT_POLICIES}
     for run in runs:
         for scheme, curve in _curves(run).items():
             reached[scheme].append(_rounds_to(curve, losses))
@@ -128,16 +128,16 @@ def _rounds_to_losses(runs: Sequence[Run], paths: Sequence[Path]) -> tuple[Vecto
     return uniform, weighted
 
 
-def _curves(run: Run) -> dict[str, Curve]:
+def _curves(run: Run) -> dict[str, LossCurve]:
     """Return the curves of one run: of uniform and of weighted sampling, as its policy or as its pilots."""
-    curves: dict[str, Curve] = {}
+    curves: dict[str, LossCurve] = {}
     for record in run.records:
         scheme = run.policy if record.trained else record.phase.removeprefix("pilot-")
-        if scheme in PILOTS and record.loss is not None:
+        if scheme in PILOT_POLICIES and record.loss is not None:
             curves.setdefault(scheme, []).append((record.round + 1, record.loss))
     return curves
 
 
-def _rounds_to(curve: Curve, targets: Sequence[float]) -> list[float]:
+def _rounds_to(curve: LossCurve, targets: Sequence[float]) -> list[float]:
     """Return after how many rounds a curve first reaches each target; NaN where it does not."""
     return [next((float(rounds) for rounds, loss in curve if loss <= target), np.nan) for target in targets]

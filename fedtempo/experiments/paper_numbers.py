@@ -7,10 +7,11 @@ from typing import TypeAlias
 CONFIGS = Path("configs")  # folder of setup1.toml to setup3.toml, as the repository has it
 MODELS = {"softmax": "softmax regression", "lenet5": "LeNet-5"}
 
-PILOTS = ("uniform", "weighted")  # policies whose rounds to a few losses lead to β/α
-BASELINES = (*PILOTS, "statistical")  # of Table 3
+PILOT_POLICIES = ("uniform", "weighted")  # policies whose rounds to a few losses lead to β/α
+BASELINES_OF_PAPER = (*PILOT_POLICIES, "statistical")  # of Table 3
 SCHEME = "proposed"  # the paper's
 SCHEME_WITHOUT_PILOTS = "proposed-oracle"  # the same, with what pilots estimate taken for granted
+AFTER_PILOTS = ("statistical", SCHEME, SCHEME_WITHOUT_PILOTS)  # policies of a setup that need what the others found
 
 Printed: TypeAlias = tuple[float, float] | None  # mean and deviation of seconds; None: not reached
 

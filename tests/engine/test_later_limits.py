@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from fedtempo import InputError, files
-from fedtempo.engine.records import CHECKPOINT, RECORDS, RunFiles
-from fedtempo.experiments.running import runner
-from fedtempo.experiments.settings.config import read_experiment
+from fedtempo.engine.loop import Loop
+from fedtempo.engine.records import RECORDS
+from fedtempo.engine.run_files import CHECKPOINT, RunFiles
 from fedtempo.policies.registry import BUILT_IN
-from fedtempo.simulator.simulation import Simulation
-from support.runs import SMALL, stopped_run, whole_run
+from support.runs import SMALL, run_file, stopped_run, whole_run
 
 
 @pytest.mark.parametrize("checkpoints", [0.0, 1e9])
@@ -32,22 +31,14 @@ def test_a_run_goes_on_to_a_later_limit(config, tmp_path, monkeypatch, checkpoin
     whole = whole_run(config, tmp_path / "whole", policy=policy, stop=longer)
     assert len(begun) < len(whole)
     rounds = []
-    experiment, table = read_experiment(config, over={"stop": longer})
     for _ in range(2):
-        runner.run(
-            experiment,
-            table,
-            policy=policy,
-            seed=0,
-            folder=tmp_path / "out",
-            progress=lambda _, line: rounds.append(line),
+        run_file(
+            config, tmp_path / "out", policy, over={"stop": longer}, progress=lambda _, record: rounds.append(record)
         )
         assert (tmp_path / "out" / RECORDS).read_bytes() == whole
     if checkpoints == 0:
-        again = len(begun.splitlines()) - 1  # all but its header
-        assert len(rounds) == len(whole.splitlines()) - again + 1, (
-            "only its last round, and its summary, are made again"
-        )
+        before, after = (len(lines.splitlines()) - 2 for lines in (begun, whole))  # all but header and summary
+        assert len(rounds) == after - before + 1, "of the rounds before, only the last one is made again"
 
 
 @pytest.mark.parametrize("policy", sorted(BUILT_IN))
@@ -109,14 +100,14 @@ def killed_before(patch, line):
 @pytest.mark.parametrize("then", [8, 12])
 def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path, monkeypatch, then):
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("fedtempo.engine.records.LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run_files.LOCK_PATIENCE", 0.0)
     begun = whole_run(config, tmp_path / "begun", stop={"max_rounds": 8})
     whole = {8: begun, 12: whole_run(config, tmp_path / "whole", stop={"max_rounds": 12})}
-    rounds, plain = [], Simulation._round
+    rounds, plain = [], Loop._round
 
-    def counted(simulation):
-        rounds.append(simulation.rounds_done)
-        return plain(simulation)
+    def counted(loop):
+        rounds.append(loop.state.rounds_done)
+        return plain(loop)
 
     for line in range(1, 1000):
         out = tmp_path / f"killed{line}"
@@ -130,7 +121,7 @@ def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path,
                 pass
         rounds.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(Simulation, "_round", counted)
+            patch.setattr(Loop, "_round", counted)
             assert whole_run(config, out, stop={"max_rounds": then}) == whole[then]
         assert min(rounds, default=8) >= 7, "of eight, only the last round is made again"
     assert line > len(lines) > 10

@@ -1,23 +1,28 @@
 """Folders of runs: which run a folder holds, and what of it is taken up."""
 
+import json
+
 import numpy as np
 import pytest
 
 from fedtempo import InputError
-from fedtempo.engine.records import CHECKPOINT, RECORDS, RunFiles, RunNotice
-from fedtempo.experiments.running import runner
-from fedtempo.experiments.settings.config import read_experiment
-from support.runs import SMALL, change_header, command, stopped_run, whole_run
+from fedtempo.engine.records import RECORDS, RunNotice
+from fedtempo.engine.run_files import CHECKPOINT, RunFiles
+from fedtempo.experiments.running.planned import make_header
+from fedtempo.experiments.settings.config_file import load_experiment
+from support.grids import made_up
+from support.runs import SMALL, change_header, command, run_file, stopped_run, whole_run
 
 
 def test_two_processes_do_not_write_one_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedtempo.engine.records.LOCK_PATIENCE", 0.3)
-    first = RunFiles(tmp_path / "run", {"seed": 0})
+    monkeypatch.setattr("fedtempo.engine.run_files.LOCK_PATIENCE", 0.3)
+    header = made_up("uniform", 0, [], 1.0).header
+    first = RunFiles(tmp_path / "run", header)
     first.open()
     with pytest.raises(ValueError, match="one process"):
-        RunFiles(tmp_path / "run", {"seed": 0}).open()
+        RunFiles(tmp_path / "run", header).open()
     first.close()
-    second = RunFiles(tmp_path / "run", {"seed": 0})
+    second = RunFiles(tmp_path / "run", header)
     second.open()
     second.close()
 
@@ -27,8 +32,7 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(config, tmp_path):
     left = (tmp_path / "out" / CHECKPOINT).read_bytes()
     (tmp_path / "out" / RECORDS).unlink()
     whole = whole_run(config, tmp_path / "whole", seed=1)
-    experiment, table = read_experiment(config)
-    other = RunFiles(tmp_path / "out", runner.make_header(experiment, table, "uniform", 1))
+    other = RunFiles(tmp_path / "out", make_header(load_experiment(config), "uniform", 1))
     assert other.open() is None
     assert not (tmp_path / "out" / CHECKPOINT).exists(), "a run that begins anew leaves no old checkpoint"
     other.close()
@@ -50,7 +54,9 @@ def test_a_checkpoint_of_other_code_is_refused_in_a_sentence(config, tmp_path):
     checkpoint = tmp_path / "run" / CHECKPOINT
     with np.load(checkpoint) as file:
         arrays = dict(file)
-    assert arrays.pop("clients_ready").size
+    state = json.loads(arrays["clients.values"].tobytes())
+    assert arrays["clients." + state["flight"].pop("ready")].size
+    arrays["clients.values"] = np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)
     np.savez(checkpoint, **arrays)
     with pytest.raises(InputError, match=r"must be a checkpoint of this version of fedtempo.*ready.*to start again"):
         whole_run(config, tmp_path / "run", policy="fedbuff")
@@ -75,9 +81,8 @@ def test_a_run_of_other_code_goes_on_under_its_header(config, tmp_path, capsys):
         (note,) = capsys.readouterr().err.splitlines()
         assert f"versions.numpy: '1.0' there, '{np.__version__}' here; commit: '0ld' there" in note
         assert (tmp_path / "out" / RECORDS).read_bytes() == b"".join([header, *whole[1:]])
-    experiment, table = read_experiment(config)
     with pytest.warns(RunNotice, match="begun by other code and keeps its header"):
-        runner.run(experiment, table, policy="uniform", seed=0, folder=tmp_path / "out")
+        run_file(config, tmp_path / "out")
 
 
 def test_another_run_is_refused_with_what_differs_and_what_to_do(config, tmp_path, capsys):
@@ -127,12 +132,9 @@ def test_a_run_goes_on_however_its_file_is_written(config, tmp_path, old, new):
     stopped_run(config, tmp_path / "out")
     assert old in SMALL
     config.write_text(SMALL.replace(old, new, 1))
-    rounds, (experiment, table) = [], read_experiment(config)
-    runner.run(
-        experiment, table, policy="uniform", seed=0, folder=tmp_path / "out",
-        progress=lambda simulation, record: rounds.append(record.get("round")),
-    )  # fmt: skip
-    assert rounds == [4, 5, None], "a checkpoint stands after the fourth round"
+    rounds = []
+    run_file(config, tmp_path / "out", progress=lambda loop, record: rounds.append(record.round))
+    assert rounds == [4, 5], "a checkpoint stands after the fourth round"
     config.write_text(SMALL)
     _, *whole = whole_run(config, tmp_path / "whole").splitlines()
     assert (tmp_path / "out" / RECORDS).read_bytes().splitlines()[1:] == whole

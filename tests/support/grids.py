@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedtempo.engine.records import Header, RoundRecord, Summary
+from fedtempo.engine.records import FORMAT, Header, RoundRecord, Summary
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.ranking.candidates import Candidate, Trial
 from fedtempo.experiments.running.grid import Execution
@@ -32,7 +32,7 @@ def made_up(policy, seed, losses, seconds, *, end="max_rounds", pilot=0.0, count
     records = [made_up_round("pilot-uniform", 0, pilot, 2.0, counts)] if pilot else []
     records += [made_up_round("train", r, seconds, loss, counts) for r, loss in enumerate(losses)]
     header = Header(
-        experiment="made up", preset="paper", policy=policy, seed=seed, samples=[30, 10], data="nothing",
+        format=FORMAT, experiment="made up", preset="paper", policy=policy, seed=seed, samples=[30, 10], data="nothing",
         data_checksum="none", config={"times": {}, "training": {}, "stop": stop},
     )  # fmt: skip
     summary = Summary(
@@ -43,9 +43,10 @@ def made_up(policy, seed, losses, seconds, *, end="max_rounds", pilot=0.0, count
 
 
 def made_up_round(phase, number, seconds, loss, counts):
-    nothing = [0.0, 0.0]
+    """Return a round; of a loss None it was not evaluated."""
+    nothing, accuracy = [0.0, 0.0], None if loss is None else 1 - loss / 3
     return RoundRecord(
-        round=number, phase=phase, time=seconds * (number + 1), round_time=seconds, loss=loss, accuracy=1 - loss / 3,
+        round=number, phase=phase, time=seconds * (number + 1), round_time=seconds, loss=loss, accuracy=accuracy,
         members=[0, 1], counts=list(counts), weights=[0.5, 0.5], step_size=[0.1, 0.1], local_steps=[5, 5],
         compute_time=[1.0, 2.0], upload_time=[0.5, 0.25], largest_gradient_norm=[1.0, 2.0],
         mean_gradient_norm=nothing, update_norm=nothing, mean_loss=nothing, failed=[], aggregate_norm=0.0,

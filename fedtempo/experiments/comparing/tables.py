@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fedtempo.experiments.comparing import cells
 from fedtempo.experiments.comparing.cells import factor, has_pilots
 from fedtempo.experiments.comparing.statistics import Target, Times, times_to
-from fedtempo.experiments.paper_numbers import BASELINES, SCHEME, SCHEME_WITHOUT_PILOTS, Printed
+from fedtempo.experiments.paper_numbers import BASELINES_OF_PAPER, SCHEME, SCHEME_WITHOUT_PILOTS, Printed
 from fedtempo.experiments.running.results import Run
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, as_cell
 
@@ -84,9 +84,9 @@ def ratio_table(runs: Sequence[Run], target: Target, paper: Mapping[str, Printed
     """Table 3 in short: how many times longer each baseline takes than the paper's scheme."""
     found = times_to(runs, target)
     known, scheme = found[SCHEME_WITHOUT_PILOTS], found[SCHEME]
-    baselines = [found[policy] for policy in BASELINES]
+    baselines = [found[policy] for policy in BASELINES_OF_PAPER]
     columns: dict[str | Column, Sequence[str | Cell]] = {
-        f"to {target}": BASELINES,
+        f"to {target}": BASELINES_OF_PAPER,
         f"over {SCHEME_WITHOUT_PILOTS}": [factor(times, known).cell for times in baselines],
         f"over {SCHEME}": [factor(times, scheme).cell for times in baselines],
         f"over {SCHEME}, all pilots counted": [
@@ -94,7 +94,7 @@ def ratio_table(runs: Sequence[Run], target: Target, paper: Mapping[str, Printed
         ],
     }
     if paper is not None:
-        columns["paper"] = [_printed_ratio(paper[policy], paper[SCHEME]) for policy in BASELINES]
+        columns["paper"] = [_printed_ratio(paper[policy], paper[SCHEME]) for policy in BASELINES_OF_PAPER]
     return Table.from_columns(columns)
 
 

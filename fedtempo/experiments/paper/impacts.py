@@ -13,7 +13,7 @@ from fedtempo.experiments.paper_numbers import (
     IMPACT_ACCURACY,
     IMPACT_LOSS,
     IMPACT_OF_K,
-    PILOTS,
+    PILOT_POLICIES,
     SCHEME_WITHOUT_PILOTS,
     SETUPS,
 )
@@ -64,7 +64,7 @@ def _cohort_table(groups: Mapping[int, list[Run]]) -> Table:
 def reproduce_impact_of_e(study: Study) -> ReproducedPart:
     """Check the paper's footnote that other numbers of local steps behave alike. Computing time grows with them."""
     name, target = "impact-of-e", Target(loss=SETUPS[SETUP].second_loss)
-    policies = [*PILOTS, SCHEME_WITHOUT_PILOTS]
+    policies = [*PILOT_POLICIES, SCHEME_WITHOUT_PILOTS]
     groups = study.run_groups({
         steps: study.plan(SETUP, policies, _with_local_steps(study, steps, target), folder=name)
         for steps in IMPACT_OF_E
@@ -95,10 +95,10 @@ def _steps_table(groups: Mapping[int, list[Run]], target: Target) -> Table:
     rows: list[list[str | Cell]] = []
     for steps, runs in groups.items():
         found = times_to(runs, target)
-        over = [factor(found[policy], found[SCHEME_WITHOUT_PILOTS]).cell for policy in PILOTS]
+        over = [factor(found[policy], found[SCHEME_WITHOUT_PILOTS]).cell for policy in PILOT_POLICIES]
         rows.append([number_cell(steps, "d"), *map(cells.seconds, found.values()), *over])
-    seconds = [Column(policy, "s") for policy in (*PILOTS, SCHEME_WITHOUT_PILOTS)]
-    return Table.from_rows(["E", *seconds, *(f"{policy} over ours" for policy in PILOTS)], rows)
+    seconds = [Column(policy, "s") for policy in (*PILOT_POLICIES, SCHEME_WITHOUT_PILOTS)]
+    return Table.from_rows(["E", *seconds, *(f"{policy} over ours" for policy in PILOT_POLICIES)], rows)
 
 
 def _beta_over_alpha(study: Study) -> Paragraph:

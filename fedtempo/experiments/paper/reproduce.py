@@ -9,9 +9,9 @@ from pathlib import Path
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.figures import draw_comparison
 from fedtempo.experiments.paper.impacts import SETUP, reproduce_impact_of_e, reproduce_impact_of_k
-from fedtempo.experiments.paper.setup import AFTER_PILOTS, reproduce_setup
+from fedtempo.experiments.paper.setup import reproduce_setup
 from fedtempo.experiments.paper.study import ReproducedPart, Study
-from fedtempo.experiments.paper_numbers import CONFIGS, PILOTS, SETUPS
+from fedtempo.experiments.paper_numbers import AFTER_PILOTS, CONFIGS, PILOT_POLICIES, SETUPS
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.problem import problem_of
@@ -55,7 +55,7 @@ def reproduce(request: ReproductionRequest, execution: Execution) -> Iterator[Re
     for setup in dict.fromkeys(name if name in SETUPS else SETUP for name in names):
         experiment = study.experiment(setup)
         problem_of(experiment)
-        warn_first(experiment, [*PILOTS, *AFTER_PILOTS])
+        warn_first(experiment, [*PILOT_POLICIES, *AFTER_PILOTS])
     for name in names:
         yield REPRODUCERS[name](study)
 

@@ -12,7 +12,14 @@ from fedtempo.experiments.comparing.tables import ratio_table, time_table
 from fedtempo.experiments.paper.estimates import estimate, fleet_of
 from fedtempo.experiments.paper.study import Curves, ReproducedPart, Study, picture_of
 from fedtempo.experiments.paper.tables import gains_table, round_time_table, rounds_table
-from fedtempo.experiments.paper_numbers import MODELS, PILOTS, SCHEME, SCHEME_WITHOUT_PILOTS, SETUPS, PaperSetup
+from fedtempo.experiments.paper_numbers import (
+    AFTER_PILOTS,
+    MODELS,
+    PILOT_POLICIES,
+    SCHEME_WITHOUT_PILOTS,
+    SETUPS,
+    PaperSetup,
+)
 from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.running.results import Run
@@ -28,7 +35,6 @@ from fedtempo.theory.sampling import statistical_sampling
 
 LARGEST_BEST_COHORT = 30  # that the last step of the gain may choose
 TITLE_WIDTH = 105  # letters that fit over a figure
-AFTER_PILOTS = ("statistical", SCHEME, SCHEME_WITHOUT_PILOTS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,7 +93,7 @@ def _run_setup(name: str, study: Study) -> SetupRuns:
     their policies differ in more than who trains.
     """
     setup, size = SETUPS[name], study.experiment(name).training.cohort_size
-    runs = study.run(study.plan(name, PILOTS))
+    runs = study.run(study.plan(name, PILOT_POLICIES))
     value = estimate(runs, setup.losses, size).value if study.is_paper else None
     known: dict[str, object] = (
         {"policy": {SCHEME_WITHOUT_PILOTS: {"beta_over_alpha": value or 0.0}}} if study.is_paper else {}

@@ -9,7 +9,7 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparing.amounts import amount, multiple, not_reached
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.paper.estimates import estimate, fleet_of
-from fedtempo.experiments.paper_numbers import PILOTS, SCHEME, SCHEME_WITHOUT_PILOTS, PaperSetup
+from fedtempo.experiments.paper_numbers import PILOT_POLICIES, SCHEME, SCHEME_WITHOUT_PILOTS, PaperSetup
 from fedtempo.experiments.running.results import Run, by_policy
 from fedtempo.fleet import Fleet
 from fedtempo.tables.prose import Code, Paragraph, Span
@@ -24,17 +24,17 @@ Step = tuple[str, Sequence[Run], LinkMode, Duplicates]
 def rounds_table(runs: Sequence[Run], setup: PaperSetup, cohort_size: int) -> Table:
     """Table 2: rounds to each F_s under uniform and weighted sampling, and the β/α that they lead to."""
     grouped = by_policy(runs)
-    found = {policy: [_rounds_to(grouped[policy], loss) for loss in setup.losses] for policy in PILOTS}
+    found = {policy: [_rounds_to(grouped[policy], loss) for loss in setup.losses] for policy in PILOT_POLICIES}
     rows: list[list[str | Cell]] = []
-    for policy, printed in zip(PILOTS, (setup.rounds_uniform, setup.rounds_weighted), strict=True):
+    for policy, printed in zip(PILOT_POLICIES, (setup.rounds_uniform, setup.rounds_weighted), strict=True):
         rows.append([policy, *(_rounds_cell(*one, len(grouped[policy])) for one in found[policy])])
         rows.append([f"{policy}, paper", *(number_cell(one, "d") for one in printed)])
     ratios = [
         multiple(mean / other, numerator_missed=missed > 0, denominator_missed=other_missed > 0).removesuffix(" ×")
         for (mean, missed), (other, other_missed) in zip(*found.values(), strict=True)
     ]
-    rows.append([" / ".join(PILOTS), *ratios])
-    every = grouped[PILOTS[0]][0].header.config["training"].get("evaluate_every", 1)
+    rows.append([" / ".join(PILOT_POLICIES), *ratios])
+    every = grouped[PILOT_POLICIES[0]][0].header.config["training"].get("evaluate_every", 1)
     notes = [Paragraph(f"The loss was evaluated every {every} rounds.")] if every > 1 else []
     estimated = _estimate_spans(estimate(runs, setup.losses, cohort_size))
     printed_ratio = f". The paper prints {setup.ratio:g} under the title α/β."

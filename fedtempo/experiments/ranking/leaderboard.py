@@ -41,7 +41,7 @@ from fedtempo.tables.markdown import to_markdown
 PRESET = "best"
 UNRANKED = ("full",)  # it needs all clients in each round
 DEFAULT_POLICIES = tuple(policy for policy in BUILT_IN if policy not in UNRANKED)
-NOTHING_KEPT = EarlierRanking([], {}, [])
+NO_EARLIER = EarlierRanking([], {}, [])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +114,7 @@ def _check_names(name: str, values: Sequence[str], known: tuple[str, ...]) -> No
 def earlier_ranking(contest: Contest, request: LeaderboardRequest) -> EarlierRanking:
     """Return what is kept of an earlier leaderboard, which must have had the same data and target."""
     if request.beside is None:
-        return NOTHING_KEPT
+        return NO_EARLIER
     paths = [request.beside / f"{contest.file_name(former=former)}.csv" for former in (False, True)]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:

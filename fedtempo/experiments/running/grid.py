@@ -18,7 +18,7 @@ from fedtempo.experiments.running.processes import run_here
 from fedtempo.experiments.running.results import Run, read_run
 
 KINDS_SHOWN = 3
-BLOCK = 4096  # bytes that are read at first to find a last line
+TAIL_BYTES = 4096  # bytes that are read at first to find a last line
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -93,7 +93,7 @@ def has_ended(run: PlannedRun) -> bool:
 def last_line(path: Path) -> HeaderLine | RoundRecord | Summary | None:
     """Return the last whole line of a records file without reading the rest; None if there is none."""
     with open(path, "rb") as stream:
-        size, block = stream.seek(0, os.SEEK_END), BLOCK
+        size, block = stream.seek(0, os.SEEK_END), TAIL_BYTES
         while True:
             stream.seek(max(0, size - block))
             lines = stream.read().split(b"\n")

@@ -10,7 +10,7 @@ from fedtempo.engine import headers
 from fedtempo.engine.records import Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.settings.config import RENAMED, Experiment, for_policy, make_experiment
-from fedtempo.experiments.settings.decode import SettingsTable, as_table, merged
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 from fedtempo.policies.registry import source_of
 from fedtempo.simulator.traces import naming
 
@@ -54,7 +54,9 @@ def _with_first_names(settings: SettingsTable) -> dict[str, object]:
     found = dict(settings)
     for section, names in RENAMED.items():
         first = {new: old for old, new in names.items()}
-        found[section] = {first.get(name, name): value for name, value in as_table(section, found[section]).items()}
+        found[section] = {
+            first.get(name, name): value for name, value in checked_table(section, found[section]).items()
+        }
     return found
 
 

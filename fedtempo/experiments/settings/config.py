@@ -7,12 +7,12 @@ from typing import Literal
 
 from fedtempo.checks import InputError, check_seed, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.experiments.settings.decode import SettingsTable, as_table, decode, merged
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
 from fedtempo.policies.registry import available_policies
 from fedtempo.simulator.times import TimesSpec
 
 DEFAULT_PRESET = "paper"
-MOST_DRAWS = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
+LARGEST_COHORT = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
 RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
 
 
@@ -153,11 +153,11 @@ def with_current_names(table: SettingsTable) -> dict[str, object]:
 def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, dict[str, object]]:
     """Return the training settings that a policy trains with, and its own options."""
     options = dict(experiment.policy.get(policy, {}))
-    own = as_table(f"policy.{policy}.training", options.pop("training", {}))
+    own = checked_table(f"policy.{policy}.training", options.pop("training", {}))
     table = merged(asdict(experiment.training), own)
     training = decode(TrainingSettings, table, f"policy.{policy}.training")
-    if training.cohort_size > MOST_DRAWS:
+    if training.cohort_size > LARGEST_COHORT:
         raise InputError(
-            name="training.cohort_size", rule=f"be at most {MOST_DRAWS:,}", got=f"{training.cohort_size:,}"
+            name="training.cohort_size", rule=f"be at most {LARGEST_COHORT:,}", got=f"{training.cohort_size:,}"
         )
     return training, options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedtempo.checks import InputError, near_miss
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, make_experiment, with_current_names
-from fedtempo.experiments.settings.decode import SettingsTable, as_table, merged
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 
 
 def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None) -> Experiment:
@@ -30,7 +30,7 @@ def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: Set
 
 def has_preset(path: Path | str, preset: str) -> bool:
     """Return whether a file has a preset."""
-    return preset in as_table("presets", _read_table(path).get("presets", {}))
+    return preset in checked_table("presets", _read_table(path).get("presets", {}))
 
 
 def _read_table(path: Path | str) -> dict[str, object]:
@@ -47,16 +47,16 @@ def _read_table(path: Path | str) -> dict[str, object]:
 
 
 def _under_preset(table: dict[str, object], preset: str) -> dict[str, object]:
-    presets: dict[str, object] = {DEFAULT_PRESET: {}} | dict(as_table("presets", table.pop("presets", {})))
+    presets: dict[str, object] = {DEFAULT_PRESET: {}} | dict(checked_table("presets", table.pop("presets", {})))
     if preset not in presets:
         raise InputError("preset", "be a known preset", repr(preset), near_miss(preset, presets))
-    over = as_table(f"presets.{preset}", presets[preset])
+    over = checked_table(f"presets.{preset}", presets[preset])
     return merged(with_current_names(table), with_current_names(over))
 
 
 def _with_changes(table: SettingsTable, over: SettingsTable) -> dict[str, object]:
     """Return a table with another over it, whose targets and limits replace all of theirs."""
-    stop, asked = as_table("stop", table.get("stop", {})), over.get("stop", {})
+    stop, asked = checked_table("stop", table.get("stop", {})), over.get("stop", {})
     for kind in ("target_", "max_"):
         if isinstance(asked, Mapping) and any(name.startswith(kind) for name in asked):
             stop = {name: value for name, value in stop.items() if not name.startswith(kind)}

@@ -16,7 +16,7 @@ T = TypeVar("T")
 WORDS: dict[object, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
-def as_table(name: str, value: object) -> SettingsTable:
+def checked_table(name: str, value: object) -> SettingsTable:
     """Return a value that must be a table; ``name`` is what messages call it."""
     if not isinstance(value, Mapping):
         raise InputError(name=name, rule="be a table", got=repr(value))
@@ -25,7 +25,7 @@ def as_table(name: str, value: object) -> SettingsTable:
 
 def decode(kind: type[T], value: object, path: str = "", /, **fixed: object) -> T:
     """Return a dataclass from the table at this path of a file; ``fixed`` are fields that no table may set."""
-    table = as_table(path or "the file", value)
+    table = checked_table(path or "the file", value)
     known = {field.name: field for field in fields(kind) if field.name not in fixed}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for key in table:
@@ -81,7 +81,7 @@ def _converted(hint: object, value: object, path: str) -> object:
     if isinstance(kind, type) and is_dataclass(kind):
         return decode(kind, value, path)
     if get_origin(kind) is Mapping:
-        table = as_table(path, value)
+        table = checked_table(path, value)
         return {name: _converted(inside[1], one, _joined(path, name)) for name, one in table.items()}
     try:
         return msgspec.convert(value, cast("type", kind))

@@ -30,7 +30,7 @@ kind = "static" # or "fading", or "traces" with files that hold rates
 # correlation = 0.9 # fading: from one round to the next
 # traces = ["lte.up"] # beside this file: Mahimahi, or .csv with columns time and mbps; leave out upload then
 # present_share = 0.9 # of the rounds in which a client is available
-# times_known = false # policies do not know the times of a round before it, and learn them from what was measured
+# times_known = false # policies do not know the times of a round before it, only nominal and measured ones
 
 [training]
 cohort_size = 10 # clients drawn a round
