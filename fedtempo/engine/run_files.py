@@ -80,8 +80,8 @@ class RunFiles:
         if found.summary is None or found.header is None:
             return None
         if found.summary.end == "diverged":
-            told = f"training diverged, as the records in {self.folder} say"
-            raise DivergedError(found.summary.get("error", told))
+            reason = f"training diverged, as the records in {self.folder} say"
+            raise DivergedError(found.summary.get("error", reason))
         if found.summary.end in LIMITS and headers.limits(found.header) != headers.limits(self.header):
             return None
         return found.summary

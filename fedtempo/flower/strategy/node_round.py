@@ -128,7 +128,7 @@ class NodeRound:
     def _arrivals(self, wait_for: int) -> list[ClientReport]:
         """Wait for so many updates of those in flight, or for all; return them, and those who failed meanwhile.
 
-        The first updates of a run are judged together, once there are enough to tell a usual size from an absurd one.
+        The first updates of a run are judged together, once there are enough to know a usual size from an absurd one.
         """
         sent, judge = self.clients.sent, self.dispatch.judge
         landed, unjudged, taken = dict[int, ClientReport](), list[ClientReport](), 0
