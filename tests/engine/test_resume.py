@@ -34,7 +34,7 @@ from support.resuming import (
 )
 
 SIZE, ROUNDS, SEED = 9, 16, 4
-AFTER = (1, 3, 9, 14)  # rounds, after which a run is stopped
+AFTER = (1, 2, 3, 6, 8, 9, 14, 33)  # rounds, after which a run is stopped
 DATA = synthetic_data(alpha=1.0, beta=1.0, num_clients=SIZE, num_samples=900, seed=1)
 COMPUTE, UPLOAD = np.linspace(0.1, 2.0, SIZE), np.linspace(1.5, 0.2, SIZE)
 FLEET = Fleet(DATA.data_share, 1.0, COMPUTE, UPLOAD)
@@ -84,6 +84,7 @@ class Case:
     training: dict = field(default_factory=dict)
     stop: dict = field(default_factory=lambda: {"max_rounds": ROUNDS})
     unreliable: bool = False
+    diverges: bool = False  # after some rounds
     large: bool = False  # the fleet counts as large: q holds for some steps, and draws look at some clients alone
 
     @contextmanager
@@ -93,7 +94,8 @@ class Case:
             if self.large:
                 patch.setattr(constants, "CLIENTS_FOR_A_STEP", 3)
                 patch.setattr(constants, "LARGE_FLEET_IN_TURN", 5)
-                patch.setattr(turns, "NEAR", 4)
+                patch.setattr(turns, "NEAR", 6)
+                patch.setattr(turns, "DRAWS_AHEAD", 5)
             yield
 
     def make(self, *, again=False):
@@ -105,7 +107,9 @@ class Case:
             policy=self.policy, options=self.options, training=training, stop=StopSettings(**self.stop), seed=SEED
         )
         first = problem.initial_model(SEED)
-        workers = BufferedWorkers(problem.trainer, problem.batches(training, SEED), first=first, again=again)
+        workers = BufferedWorkers(
+            problem.trainer, problem.batches(training, SEED), first=first, again=again, diverges=self.diverges
+        )
         clients = (UnreliableClients if self.unreliable else SimulatedClients)(
             workers=workers, samples=DATA.sizes, fleet=FLEET, channel=problem.channel, training=training
         )
@@ -127,7 +131,7 @@ SETTINGS = {
     "long": {"channel": "static", "training": {"step_size": 0.3}, "stop": {"max_rounds": 40}},
     "to targets": {"stop": {"max_rounds": ROUNDS, "target_loss": 2.2, "target_accuracy": 0.99}},
     "to other targets": {"stop": {"max_rounds": ROUNDS, "target_loss": 0.1, "target_accuracy": 0.12}},
-    "diverging": {"training": {"step_size": 30.0, "evaluate_every": 2}},
+    "diverging": {"diverges": True},
 }
 
 
