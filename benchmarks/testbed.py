@@ -30,7 +30,7 @@ from fedtempo.experiments.settings.config import for_policy, read_experiment
 from fedtempo.files import whole_file
 from fedtempo.flower.strategy.notes import failures_in, uploads_in
 from fedtempo.flower.testbed.federation import Testbed
-from fedtempo.flower.testbed.report import TestbedReport, medians_of, report_on
+from fedtempo.flower.testbed.report import TestbedReport, medians_of, report_times
 from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.watched import ProcessError
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
@@ -68,7 +68,7 @@ def bed_of(nodes: int, folder: str, **over: Mapping[str, object]) -> Testbed:
 def reported(bed: Testbed, rounds: Sequence[RoundRecord], policy: str, link: LinkMode) -> TestbedReport:
     """Return predicted and measured times of a run."""
     training, _ = for_policy(bed.experiment, policy)
-    return report_on(rounds, bed.fleet, replace(training, link=link))
+    return report_times(rounds, bed.fleet, replace(training, link=link))
 
 
 def links(folder: str) -> str:

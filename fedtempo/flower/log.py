@@ -5,9 +5,9 @@ import re
 
 log = logging.getLogger("flwr").log
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def without_colours(text: str) -> str:
     """Return text of Flower's processes without what colours it on a terminal."""
-    return COLOURS.sub("", text)
+    return _COLOURS.sub("", text)

@@ -28,7 +28,7 @@ class Link(Protocol):
         """
 
 
-def check_clients(name: str, clients: Sequence[int], num_clients: int) -> list[int]:
+def check_client_numbers(name: str, clients: Sequence[int], num_clients: int) -> list[int]:
     """Return the numbers of different clients."""
     numbers: list[int] = as_integers(name, clients).reshape(-1).tolist()
     wrong = next((client for client in numbers if not 0 <= client < num_clients), None)
@@ -56,7 +56,7 @@ def check_allotment(
 ) -> dict[int, float]:
     """Return the share of each member; on a link of mode ``shared`` that is all of the bandwidth for each in turn."""
     check_choice("mode", mode, LINK_MODES)
-    numbers = check_clients("members", members, num_clients)
+    numbers = check_client_numbers("members", members, num_clients)
     if mode == "paper":
         own = [] if shares is None else as_numbers("shares", shares).reshape(-1).tolist()
         if len(own) != len(numbers):

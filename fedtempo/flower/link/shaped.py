@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from fedtempo.checks import InputError, check_count, check_positive
-from fedtempo.flower.link.allotment import check_allotment, check_clients, check_rates
+from fedtempo.flower.link.allotment import check_allotment, check_client_numbers, check_rates
 from fedtempo.flower.link.connection import Connection, Near
 from fedtempo.flower.link.shaping import TRICKLE, Client, Lane, Upload
 from fedtempo.flower.startable import Startable
@@ -109,7 +109,7 @@ class ShapedLink(Startable):
 
     def measured(self, clients: Sequence[int]) -> dict[int, Upload]:
         """Return what these clients have uploaded since they were allotted: see ``Link.measured``."""
-        numbers = check_clients("clients", clients, len(self._rates))
+        numbers = check_client_numbers("clients", clients, len(self._rates))
         uploads = self._in_loop(lambda: [self._clients[number].measured() for number in numbers])
         return {number: upload for number, upload in zip(numbers, uploads, strict=True) if upload is not None}
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedtempo.checks import InputError, check_positive
-from fedtempo.flower.link.allotment import check_allotment, check_clients, check_rates
+from fedtempo.flower.link.allotment import check_allotment, check_client_numbers, check_rates
 from fedtempo.flower.link.shaping import TRICKLE, Upload
 from fedtempo.flower.link.upload_meter import Counters, UploadMeter
 from fedtempo.flower.startable import Startable
@@ -23,7 +23,7 @@ from fedtempo.theory.bandwidth import LinkMode
 CLONE_NEWNET = 0x40000000  # setns(2): the file is a network namespace
 MEMBER_BURST_SECONDS = 0.005  # of its rate: what a member may send at once
 SMALLEST_BURST = 4_000  # bytes; a frame must fit
-CONTROL_BURST = 65_536  # bytes that a client without a share may send at once: its control traffic passes
+TRICKLE_BURST = 65_536  # bytes that a client without a share may send at once: its control traffic passes
 QUEUE_SECONDS = 0.5  # that a frame may wait before it is dropped
 POLL_SECONDS = 0.02  # between two looks at the counters
 COMMAND_TIMEOUT = 10.0  # s for one call of tc
@@ -104,7 +104,7 @@ class TcLink(Startable):
 
     def measured(self, clients: Sequence[int]) -> dict[int, Upload]:
         """Return what these clients have uploaded since they were allotted: see ``Link.measured``."""
-        numbers, uploads = check_clients("clients", clients, len(self._rates)), {}
+        numbers, uploads = check_client_numbers("clients", clients, len(self._rates)), {}
         self._check_started()
         for client in numbers:
             with self._lock:
@@ -137,7 +137,7 @@ class TcLink(Startable):
         return self._meters[client].last if client in self._meters else Counters(0, 0)  # the device is gone
 
     def _set_trickle(self, client: int) -> None:
-        self._set_rate(client, TRICKLE * self._total * self._rates[client], CONTROL_BURST)
+        self._set_rate(client, TRICKLE * self._total * self._rates[client], TRICKLE_BURST)
 
     def _set_rate(self, client: int, rate: float, burst: int) -> None:
         bucket = ("rate", f"{max(1, round(rate))}bit", "burst", f"{burst}b", "latency", f"{QUEUE_SECONDS * 1000:.0f}ms")

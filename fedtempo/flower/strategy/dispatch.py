@@ -29,20 +29,20 @@ from fedtempo.flower.strategy.messages import (
     ROUND_INDEX,
     STEP_SIZE,
     STEPS,
-    Config,
     ConfigValue,
+    MessageConfig,
 )
 from fedtempo.flower.strategy.messenger import Messenger, Reply
 from fedtempo.flower.strategy.metric_names import EVALUATION_LOSSES, loss_of
 
 Numbers = Mapping[str, float]
-NOTHING_KEPT: Mapping[int, Numbers] = {}
+NO_MEASUREMENTS: Mapping[int, Numbers] = {}
 
 
 class Dispatch:
     """What clients are sent, and what their replies amount to."""
 
-    def __init__(self, messenger: Messenger, layout: Layout, config: Config) -> None:
+    def __init__(self, messenger: Messenger, layout: Layout, config: MessageConfig) -> None:
         """Take the way to clients, the layout of models, and what an app sends along with every assignment."""
         self.messenger, self.layout, self.config = messenger, layout, dict(config)
         self.judge = Judge(layout)
@@ -56,7 +56,7 @@ class Dispatch:
         """
         fetched = [one for one in assignments if one.fetched]
         trained = [one for one in assignments if not one.fetched]
-        cohort: Config = {COHORT: secrets.token_hex(8), COHORT_SIZE: len(trained)} if together else {}
+        cohort: MessageConfig = {COHORT: secrets.token_hex(8), COHORT_SIZE: len(trained)} if together else {}
         at, message_of = time.monotonic(), dict[int, str]()
         for some, arrays, extra in (
             (fetched, None, {ASK: FETCH}),
@@ -68,7 +68,7 @@ class Dispatch:
         return {message_of[one.client]: SentAssignment(one, at) for one in assignments}
 
     def collect(
-        self, sent: Mapping[str, SentAssignment], seconds: float, kept: Mapping[int, Numbers] = NOTHING_KEPT
+        self, sent: Mapping[str, SentAssignment], seconds: float, kept: Mapping[int, Numbers] = NO_MEASUREMENTS
     ) -> list[ClientReport]:
         """Wait for the replies, at most so long; return a report for each assignment, in their order.
 
@@ -78,7 +78,7 @@ class Dispatch:
         return [self.read(one, replies.get(one.client), kept) for one in sent.values()]
 
     def read(
-        self, sent: SentAssignment, reply: Reply | None, kept: Mapping[int, Numbers] = NOTHING_KEPT
+        self, sent: SentAssignment, reply: Reply | None, kept: Mapping[int, Numbers] = NO_MEASUREMENTS
     ) -> ClientReport:
         """Return what a client reported; refuse what cannot reach the model."""
         report = ClientReport(assignment=sent.assignment, sent=sent.at)

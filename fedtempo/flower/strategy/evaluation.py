@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Result
 from fedtempo.fleet import Fleet
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.layout import Layout
-from fedtempo.flower.strategy.messages import CLIENT, NUM_EXAMPLES, ROUND, Config
+from fedtempo.flower.strategy.messages import CLIENT, NUM_EXAMPLES, ROUND, MessageConfig
 from fedtempo.flower.strategy.messenger import Messenger
 from fedtempo.flower.strategy.metric_names import averaged, evaluation_of
 from fedtempo.learning.trainer import Buffers, Evaluation, Parameters
@@ -34,7 +34,7 @@ class EvaluationState:
 class ClientsEvaluation:
     """Asks all clients that are available; who did not reply is left out for a while, twice as long each time."""
 
-    def __init__(self, messenger: Messenger, fleet: Fleet, config: Config, seconds: float) -> None:
+    def __init__(self, messenger: Messenger, fleet: Fleet, config: MessageConfig, seconds: float) -> None:
         """Take whom to ask, what to send along, and how many seconds to wait."""
         self.messenger, self.fleet, self.config, self.seconds = messenger, fleet, dict(config), seconds
         self.state = EvaluationState()

@@ -21,7 +21,7 @@ from fedtempo.flower.strategy.dispatch import Dispatch
 from fedtempo.flower.strategy.evaluation import ClientsEvaluation, EvaluateFunction, GlobalLoss
 from fedtempo.flower.strategy.grid_workers import GridWorkers
 from fedtempo.flower.strategy.layout import Layout
-from fedtempo.flower.strategy.messages import Config
+from fedtempo.flower.strategy.messages import MessageConfig
 from fedtempo.flower.strategy.messenger import Messenger
 from fedtempo.flower.strategy.model_file import read_model, write_model
 from fedtempo.flower.strategy.newcomers import Newcomers
@@ -40,8 +40,8 @@ class StartRequest:
     initial_arrays: ArrayRecord
     num_rounds: int
     timeout: float  # s
-    train_config: Config
-    evaluate_config: Config
+    train_config: MessageConfig
+    evaluate_config: MessageConfig
     evaluate: EvaluateFunction | None
 
 
@@ -106,7 +106,7 @@ class FlowerRun:
             clients = ClientsEvaluation(self.messenger, self.roster.fleet, request.evaluate_config, self.deadline)
         return GlobalLoss(self.layout, self.result, request.evaluate, clients)
 
-    def _workers(self, config: Config) -> FlowerClients | GridWorkers:
+    def _workers(self, config: MessageConfig) -> FlowerClients | GridWorkers:
         """Return the nodes: under their own clock, or as workers under the simulated one."""
         settings, fleet = self.settings, self.roster.fleet
         dispatch = Dispatch(self.messenger, self.layout, config)

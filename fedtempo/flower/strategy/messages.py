@@ -7,7 +7,7 @@ from typing import Self, TypeAlias, cast
 ConfigValue: TypeAlias = (
     int | float | str | bytes | bool | list[int] | list[float] | list[str] | list[bytes] | list[bool]
 )
-Config: TypeAlias = Mapping[str, ConfigValue]  # the config of a message
+MessageConfig: TypeAlias = Mapping[str, ConfigValue]  # the config of a message
 
 ARRAYS, CONFIG = "arrays", "config"  # records of a message, named as Flower's own strategies name them
 MEASUREMENTS = "fedtempo"  # record of a reply: what the client measured
@@ -39,7 +39,7 @@ class Instructions:
     cohort_size: int = 0
 
     @classmethod
-    def read(cls, config: Config) -> Self:
+    def read(cls, config: MessageConfig) -> Self:
         """Return what a config says."""
         return cls(
             client=_whole(config[CLIENT]),

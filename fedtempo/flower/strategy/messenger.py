@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 
 from fedtempo.checks import Booleans, InputError
 from fedtempo.flower.strategy.failures import Failure, FailureKind, refused, shortened
-from fedtempo.flower.strategy.messages import ARRAYS, CONFIG, Config
+from fedtempo.flower.strategy.messages import ARRAYS, CONFIG, MessageConfig
 
 POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 0.5  # every look costs the SuperLink about ten milliseconds of computing
@@ -71,7 +71,7 @@ class Messenger:
         self.client_of[node], self.node_of[client] = client, node
 
     def send(
-        self, clients: Sequence[int], kind: str, arrays: ArrayRecord | None, configs: Sequence[Config]
+        self, clients: Sequence[int], kind: str, arrays: ArrayRecord | None, configs: Sequence[MessageConfig]
     ) -> dict[str, int]:
         """Send each client its message; return the client of each message's id."""
         messages = [
@@ -155,7 +155,7 @@ def _opened(found: Message | BaseException) -> tuple[Failure | None, RecordDict]
     return None, found.content
 
 
-def _message(node: int, kind: str, arrays: ArrayRecord | None, config: Config) -> Message:
+def _message(node: int, kind: str, arrays: ArrayRecord | None, config: MessageConfig) -> Message:
     content = RecordDict({CONFIG: ConfigRecord(dict(config))})
     if arrays is not None:
         content[ARRAYS] = arrays

@@ -13,7 +13,7 @@ from fedtempo.flower.strategy.assignment import Assignment, ClientReport, assign
 from fedtempo.flower.strategy.failures import Failure, FailureKind
 from fedtempo.flower.strategy.messages import UPDATE_NORM
 from fedtempo.flower.strategy.messenger import Reply
-from fedtempo.flower.strategy.notes import STALENESS, round_note
+from fedtempo.flower.strategy.notes import STALENESS_NOTE, round_note
 from fedtempo.flower.strategy.results import local_result, own_metrics
 from fedtempo.flower.strategy.uplink import cohort_bandwidth, cohort_mode
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
@@ -102,7 +102,7 @@ class NodeRound:
         arrived = RoundPlan(
             members=np.array([one.client for one in landed], dtype=np.int64),
             weights=weights * (1.0 + np.array(staleness)) ** -plan.staleness_exponent,
-            note={**(plan.note or {}), STALENESS: staleness},
+            note={**(plan.note or {}), STALENESS_NOTE: staleness},
         )
         return self._outcome(arrived, landed)
 

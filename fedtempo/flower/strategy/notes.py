@@ -12,7 +12,7 @@ from fedtempo.flower.strategy.assignment import ClientReport
 from fedtempo.flower.strategy.failures import Failure, read_text
 
 T = TypeVar("T")
-FAILURES, UPLOADS, STALENESS = "failures", "uploads", "staleness"
+FAILURES, UPLOADS, STALENESS_NOTE = "failures", "uploads", "staleness"
 
 
 class UploadNote(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ def uploads_in(record: RoundRecord) -> dict[int, UploadNote]:
 
 def is_asynchronous(record: RoundRecord) -> bool:
     """Return whether a record is of one step while clients were in flight."""
-    return STALENESS in record.notes
+    return STALENESS_NOTE in record.notes
 
 
 def _read(record: RoundRecord, name: str, kind: type[T]) -> T:

@@ -9,7 +9,7 @@ from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import Records, RoundRecord
 from fedtempo.flower.strategy.notes import failures_in
 
-LONGEST_SHOWN = 120  # characters of what went wrong, in a line of the log
+LONGEST_REASON = 120  # characters of what went wrong, in a line of the log
 
 
 def round_line(loop: Loop, num_rounds: int, record: RoundRecord) -> str:
@@ -17,7 +17,7 @@ def round_line(loop: Loop, num_rounds: int, record: RoundRecord) -> str:
     done, pilots = loop.rounds_trained, loop.state.pilot_rounds
     place = f"round {done} of {num_rounds}" if record.trained else f"pilot round {pilots}"
     loss = "" if record.loss is None else f", loss {record.loss:.4g}"
-    reasons = {client: str(one)[-LONGEST_SHOWN:] for client, one in failures_in(record).items()}
+    reasons = {client: str(one)[-LONGEST_REASON:] for client, one in failures_in(record).items()}
     failed = "".join(f", {client} failed: {reasons.get(client, '')}" for client in record.failed)
     return f"{place}: clients {record.members}, {record.round_time:.2f} s{loss}{failed}"
 

@@ -60,7 +60,7 @@ class Roster:
             stream.write(msgspec.json.format(msgspec.json.encode(rows), indent=1))
 
 
-def given_roster(grid: Grid, nodes: Mapping[int, int], fleet: Fleet | None) -> Roster:
+def named_roster(grid: Grid, nodes: Mapping[int, int], fleet: Fleet | None) -> Roster:
     """Return the nodes that the user names; a wrong id is seen at once."""
     connected = set(grid.get_node_ids())
     if missing := sorted(set(nodes) - connected):

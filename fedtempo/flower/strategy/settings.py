@@ -10,7 +10,7 @@ from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.flower.link.allotment import Link
 from fedtempo.flower.log import log
-from fedtempo.flower.strategy.messages import STEP_SIZE, STEPS, Config
+from fedtempo.flower.strategy.messages import STEP_SIZE, STEPS, MessageConfig
 from fedtempo.policies.registry import PolicyLike, check_name, traits
 
 Clock = Literal["wall", "simulated"]
@@ -58,7 +58,7 @@ class StrategySettings:
         """Return when a run ends."""
         return StopSettings(max_rounds=num_rounds, **self.ends)
 
-    def with_config(self, config: Config) -> "StrategySettings":
+    def with_config(self, config: MessageConfig) -> "StrategySettings":
         """Take the step size and steps that an app sends its clients, where the strategy was given none."""
         training = self.training
         if self._counts(config, STEP_SIZE, "step_size"):
@@ -67,7 +67,7 @@ class StrategySettings:
             training = replace(training, local_steps=cast("int", config[STEPS]))
         return replace(self, training=training)
 
-    def _counts(self, config: Config, key: str, name: str) -> bool:
+    def _counts(self, config: MessageConfig, key: str, name: str) -> bool:
         """Return whether an app's config sets what the strategy was not given; say so where the strategy's counts."""
         own = getattr(self.training, name)
         if key in config and name in self.named and config[key] != own:

@@ -31,7 +31,7 @@ from fedtempo.flower.strategy.evaluation import EvaluateFunction
 from fedtempo.flower.strategy.flower_run import FlowerRun, StartRequest
 from fedtempo.flower.strategy.messenger import LONGEST_POLL_SECONDS, POLL_SECONDS
 from fedtempo.flower.strategy.progress import complete, round_line, round_metrics
-from fedtempo.flower.strategy.roster import Roster, find_roster, given_roster
+from fedtempo.flower.strategy.roster import Roster, find_roster, named_roster
 from fedtempo.flower.strategy.run_header import run_header
 from fedtempo.flower.strategy.settings import Clock, Evaluator, StrategySettings
 from fedtempo.policies.registry import PolicyLike
@@ -193,7 +193,7 @@ class TempoStrategy(Strategy):
 def _find_roster(settings: StrategySettings, grid: Grid, folder: Path | None) -> Roster:
     """Return the node of each client, and the fleet."""
     if settings.nodes is not None:
-        return given_roster(grid, settings.nodes, settings.fleet)
+        return named_roster(grid, settings.nodes, settings.fleet)
     return find_roster(
         grid,
         fleet=settings.fleet,

@@ -43,7 +43,7 @@ STARTED_AT_ONCE = 4  # SuperNodes: each takes a core for a few seconds
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.5
 POLL_SECONDS_OF_A_NODE = 0.025  # times the number of nodes: how often each looks for work, within its own machine
-NOTHING: Mapping[str, object] = {}
+NO_CHANGES: Mapping[str, object] = {}
 
 ShowLine = Callable[[RecordLine], None]
 
@@ -155,7 +155,7 @@ class Testbed(Startable):
         )
 
     def start_run(
-        self, policy: str, *, rounds: int, seed: int, records: Path, over: Mapping[str, object] = NOTHING
+        self, policy: str, *, rounds: int, seed: int, records: Path, over: Mapping[str, object] = NO_CHANGES
     ) -> int:
         """Start a run of the ready app, or go on with one whose records exist; return its id.
 
@@ -187,7 +187,7 @@ class Testbed(Startable):
         records: Path,
         timeout: float,
         show: ShowLine = lambda line: None,
-        over: Mapping[str, object] = NOTHING,
+        over: Mapping[str, object] = NO_CHANGES,
     ) -> Records:
         """Run one policy to the end, for at most so many seconds; show each line as it comes, return all records."""
         end, lines = time.monotonic() + timeout, RecordsTail(records / RECORDS)

@@ -12,7 +12,7 @@ from fedtempo.flower.strategy.failures import FailureKind
 from fedtempo.flower.strategy.notes import failures_in
 from fedtempo.flower.testbed.prediction import PredictedRound, RoundPredictor
 
-LONGEST_SHOWN = 100  # characters of what went wrong
+LONGEST_EVENT = 100  # characters of what went wrong
 
 
 class FailureEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Medians(msgspec.Struct, frozen=True, kw_only=True):
     measured_time: float | None
 
 
-def report_on(records: Sequence[RoundRecord], fleet: Fleet, training: TrainingSettings) -> TestbedReport:
+def report_times(records: Sequence[RoundRecord], fleet: Fleet, training: TrainingSettings) -> TestbedReport:
     """Return the rounds with predicted and measured times, and how many updates were refused or did not come."""
     predictor = RoundPredictor(fleet, training)
     events = [
@@ -92,7 +92,7 @@ def report_lines(report: TestbedReport) -> list[str]:
     if medians.overhead is not None:
         lines.append(f"the engine's own overhead is {medians.overhead:.1f} s a round in the median")
     lines.append(f"{report.refused} updates refused, {report.failures} failures")
-    lines += [f"round {one.round}, client {one.client}: {one.what[:LONGEST_SHOWN]}" for one in report.events]
+    lines += [f"round {one.round}, client {one.client}: {one.what[:LONGEST_EVENT]}" for one in report.events]
     return lines
 
 

@@ -16,7 +16,7 @@ from fedtempo.policies.registry import check_name
 
 LEAST_NODES = 2  # that hold all classes of the small experiment
 SAMPLES_OF_A_NODE, LEAST_SAMPLES, DRAWS_TRIED = 100, 2000, 20
-SMALL: Mapping[str, object] = {
+SMALL_EXPERIMENT: Mapping[str, object] = {
     "name": "testbed",
     "data": {"kind": "synthetic"},
     "model": {"kind": "softmax"},
@@ -84,7 +84,7 @@ class TestbedRequest:
             remedy = "or give an experiment with {config}"
             raise InputError(name="nodes", rule=f"be at least {LEAST_NODES}", got=self.nodes, remedy=remedy)
         samples = max(SAMPLES_OF_A_NODE * self.nodes, LEAST_SAMPLES)
-        table: dict[str, object] = merged(SMALL, over)
+        table: dict[str, object] = merged(SMALL_EXPERIMENT, over)
         for seed in range(DRAWS_TRIED):  # few clients may lack a class
             table = merged(table, {"data": {"samples": samples, "seed": seed}})
             with suppress(InputError):

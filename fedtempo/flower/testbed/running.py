@@ -13,7 +13,7 @@ from fedtempo.fleet import Fleet
 from fedtempo.flower.testbed.earlier_records import earlier_records, holds_all
 from fedtempo.flower.testbed.federation import Testbed
 from fedtempo.flower.testbed.records_tail import RecordLine
-from fedtempo.flower.testbed.report import Medians, TestbedReport, medians_of, report_lines, report_on
+from fedtempo.flower.testbed.report import Medians, TestbedReport, medians_of, report_lines, report_times
 from fedtempo.flower.testbed.request import TestbedRequest
 from fedtempo.flower.testbed.sweeper import swept_folder
 from fedtempo.policies.policy import Policy
@@ -80,7 +80,7 @@ def run_testbed(request: TestbedRequest, show: Show = lambda event: None) -> Tes
         if found is None or not complete:
             found = _run(bed, request, timeout, 0 if found is None else len(found.rounds), show)
     training, _ = for_policy(bed.experiment, request.policy)
-    return TestbedRun(report=report_on(found.rounds, bed.fleet, training), started=not complete)
+    return TestbedRun(report=report_times(found.rounds, bed.fleet, training), started=not complete)
 
 
 def _pilot_rounds(policy: Policy) -> int:

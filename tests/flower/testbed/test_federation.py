@@ -16,7 +16,7 @@ from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.credentials import make_node_key
 from fedtempo.flower.strategy.model_file import MODEL_FILE
 from fedtempo.flower.testbed.federation import APP, Testbed
-from fedtempo.flower.testbed.report import report_on
+from fedtempo.flower.testbed.report import report_times
 from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.supernode import SuperNode
 from support.processes import TABLE, eventually
@@ -72,7 +72,7 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
         assert record.loss == pytest.approx(other.loss, rel=1e-5)
     assert found.summary.end == "max_rounds"
     training, _ = for_policy(bed.experiment, "weighted")
-    report = report_on(found.rounds, bed.fleet, training)
+    report = report_times(found.rounds, bed.fleet, training)
     assert (report.nodes, report.refused, report.failures) == (3, 0, 0)
     uploads = [member for one in report.rounds for member in one.members]
     assert len(uploads) == sum(len(record.members) for record in found.rounds)
