@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
     finally:
         if signal.getsignal(signal.SIGINT) is _interrupt_once:  # it has not been heard
             signal.signal(signal.SIGINT, before)
-            atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a traceback at the exit would tell nothing
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a traceback at the exit would say nothing
     sys.exit(code)
 
 

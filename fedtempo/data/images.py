@@ -111,7 +111,7 @@ def load_emnist(letters: int = NUM_LETTERS) -> LabelledImages:
     """Load the first lower-case letters that EMNIST (by class) has, upright and labelled from 0.
 
     Of the official files ten are a to j, with the official test images. More than ten are as many as there are. Files
-    of other sizes are taken as a part of EMNIST: how they tell training from testing means little, so both are pooled,
+    of other sizes are taken as a part of EMNIST: how they split training and testing means little, so both are pooled,
     and 15 % of each letter are held out for testing, the same images whatever the seed of the split.
     """
     everything = _read_set("emnist")

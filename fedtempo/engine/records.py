@@ -42,7 +42,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return value
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a field is there."""
+        """Return whether a field is written."""
         return name in self.keys()
 
     def keys(self) -> list[str]:

@@ -12,7 +12,7 @@ import msgspec
 from fedtempo.checks import InputError
 from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RoundRecord, Summary
-from fedtempo.engine.run_files import RunFiles
+from fedtempo.engine.run_files import RunFiles, other_version
 from fedtempo.state import Arrays
 
 CHECKPOINT_SECONDS = 10.0  # between two of a run that can be repeated
@@ -45,12 +45,7 @@ def _resume(loop: Loop, saved: Arrays, files: RunFiles) -> None:
     try:
         loop.resume(saved)
     except InputError as error:
-        raise InputError(
-            name=files.checkpoint,
-            rule="be a checkpoint of this version of fedtempo",
-            got=f"another: {error}",
-            remedy=f"go on with the version that wrote it, or delete {files.folder} to start again",
-        ) from error
+        raise other_version(files, f"another: {error}") from error
 
 
 def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], None], *, begun: bool) -> Summary:

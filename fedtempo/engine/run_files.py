@@ -29,7 +29,7 @@ from fedtempo.engine.records import (
     whole_lines,
 )
 from fedtempo.files import lock, whole_file
-from fedtempo.state import Arrays, read_states, write_states
+from fedtempo.state import VALUES, Arrays, read_states, write_states
 
 CHECKPOINT, LOCK = "checkpoint.npz", ".lock"
 LOCK_PATIENCE, LOCK_POLL = 20.0, 0.1  # seconds
@@ -80,8 +80,8 @@ class RunFiles:
         if found.summary is None or found.header is None:
             return None
         if found.summary.end == "diverged":
-            told = f"training diverged, as the records in {self.folder} say"
-            raise DivergedError(found.summary.get("error", told))
+            reason = f"training diverged, as the records in {self.folder} say"
+            raise DivergedError(found.summary.get("error", reason))
         if found.summary.end in LIMITS and headers.limits(found.header) != headers.limits(self.header):
             return None
         return found.summary
@@ -207,16 +207,32 @@ class RunFiles:
     def _load(self) -> tuple[int, Arrays] | None:
         """Return what the checkpoint holds: the bytes of rounds that it counts on, and states.
 
-        None if there is none, or a damaged one, or another run's.
+        None if there is none, or a damaged one, or another run's. One of another version is refused: a run that starts
+        again would lose its rounds.
         """
         try:
             with open(self.checkpoint, "rb") as stream, np.load(stream) as saved:
                 arrays = {name: saved[name] for name in saved.files}
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+            return None
+        if f"files.{VALUES}" not in arrays:
+            raise other_version(self, "one of another version")
+        try:
             place = _Place()
             read_states({"files": place}, arrays)
             rounds = self.records.stat().st_size - len(self._begun())
             there = msgspec.convert(place.state.header, Header)
             same = not self._other_than(headers.with_limits(there, self.header))
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         return (place.state.num_bytes, arrays) if same and place.state.num_bytes <= rounds else None
+
+
+def other_version(files: RunFiles, what: str) -> InputError:
+    """Return the error of a checkpoint that this version of fedtempo cannot go on from."""
+    return InputError(
+        name=files.checkpoint,
+        rule="be a checkpoint of this version of fedtempo",
+        got=what,
+        remedy=f"go on with the version that wrote it, or delete {files.folder} to start again",
+    )

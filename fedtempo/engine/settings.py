@@ -59,7 +59,7 @@ class TrainingSettings:
         return self.step_size / (1 + round_index) if self.schedule == "inverse" else self.step_size
 
     def looks_after(self, rounds: int, start: float, end: float) -> bool:
-        """Tell whether the loss is evaluated after so many rounds, of which the last went from start to end."""
+        """Return whether the loss is evaluated after so many rounds, of which the last went from start to end."""
         if not self.evaluate_growth:
             return rounds % self.evaluate_every == 0
         # Moments (1 + growth)^n: a round that ends after one that it began before.

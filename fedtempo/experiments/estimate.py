@@ -107,7 +107,7 @@ def _pilot_losses(header: Header) -> list[float] | None:
 
 
 def _rounds_to_losses(runs: Sequence[Run], paths: Sequence[Path]) -> tuple[Vector, Vector] | None:
-    """Return the mean rounds of uniform and of weighted sampling to each loss F_s; None where one is not there.
+    """Return the mean rounds of uniform and of weighted sampling to each loss F_s; None where one is missing.
 
     Runs that name no losses, since their policies have no pilots, take those of the others.
     """

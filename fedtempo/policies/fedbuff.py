@@ -6,8 +6,8 @@ and a = 1/2. Nobody waits for the slowest; its update comes late and counts for 
 
 Departures from the paper. There a client starts as soon as another has reported; here, at the next step of the server,
 hence a little later but from a newer model. M = 2K unless it is given, while the paper's M is far above K: updates
-are M/K - 1 steps old on average, and on one shared link more clients only wait in line. Clients are drawn by data share
-unless ``sampling`` is "uniform". The server's step size is 1.
+are M/K - 1 steps stale on average, and on one shared link more clients only wait in line. Clients are drawn by data
+share unless ``sampling`` is "uniform". The server's step size is 1.
 
 The aggregate is not exactly unbiased. An update counts once for each start, so with draws in proportion to the data
 share and weights 1/K (or uniform draws and weights p_i N/K) a client contributes in proportion to its data only if it

@@ -18,13 +18,17 @@ class TimesState:
     compute: Vector  # τ
     upload: Vector  # t, with one unit of bandwidth
     measured: Booleans  # whether the client ever reported how long it took
-    current: bool  # whether the channel reported these times for this very round: nothing is left to learn
 
     @classmethod
     def nominal(cls, fleet: Fleet) -> "TimesState":
         """Start from the nominal times."""
         measured = np.zeros(len(fleet), dtype=bool)
-        return cls(fleet.compute_time.copy(), fleet.upload_time.copy(), measured, current=False)
+        return cls(fleet.compute_time.copy(), fleet.upload_time.copy(), measured)
+
+    @property
+    def current(self) -> bool:
+        """Whether the channel reported these times for this very round, so that there is nothing left to learn."""
+        return not self.compute.flags.writeable
 
 
 class ClientTimes:
@@ -41,9 +45,9 @@ class ClientTimes:
         """Take the current times where they are reported."""
         state = self.state
         if context.compute_time is not None and context.upload_time is not None:
-            state.compute, state.upload, state.current = context.compute_time, context.upload_time, True
+            state.compute, state.upload = _read_only(context.compute_time), _read_only(context.upload_time)
         elif state.current:  # the channel's own arrays must not change
-            state.compute, state.upload, state.current = state.compute.copy(), state.upload.copy(), False
+            state.compute, state.upload = state.compute.copy(), state.upload.copy()
 
     def observe(self, report: RoundReport) -> None:
         """Note what was measured of those who reported, unless the channel had reported all."""
@@ -56,6 +60,12 @@ class ClientTimes:
         for times, seen in ((state.compute, report.compute_time), (state.upload, report.upload_time)):
             times[clients] = past * times[clients] + (1 - past) * seen[reported]
         state.measured[clients] = True
+
+
+def _read_only(times: Vector) -> Vector:
+    view = times.view()
+    view.flags.writeable = False
+    return view
 
 
 class Durations(ClientTimes):

@@ -1,4 +1,4 @@
-"""Clients in flight: they have started, perhaps from a model that is old by now, and their updates are to come."""
+"""Clients in flight: they have started, perhaps from a model that is stale by now, and their updates are to arrive."""
 
 from dataclasses import dataclass, fields
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What pilot runs tell: gradient bounds G_i, and β/α from a ratio of rounds (eqs. 34-35)."""
+"""What pilot runs show: gradient bounds G_i, and β/α from a ratio of rounds (eqs. 34-35)."""
 
 import math
 from dataclasses import dataclass

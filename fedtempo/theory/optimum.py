@@ -19,7 +19,7 @@ CLIENT_BLOCK = 16_384  # clients in one block: its arrays stay in the cache howe
 
 
 # Of the total time: within it one cohort size is as good as another. Around K* times differ by about 1/K*² from one K
-# to the next, so sizes up to a thousand are told apart; beyond, telling them apart would only cost time.
+# to the next, so sizes up to a thousand are distinguished; beyond, that would only cost time.
 SMALL_COHORT, COHORT_TOLERANCE, LARGE_COHORT_TOLERANCE = 1000, 1e-9, 1e-6
 
 

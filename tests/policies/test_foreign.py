@@ -12,7 +12,7 @@ from support.simulations import goes_on_alike, loop_of
 
 
 class LongestUnseen:
-    """Take the clients that have not trained for longest: as the documents have it."""
+    """Take the clients that have not trained for longest, by the names and methods of earlier policies."""
 
     def __init__(self, setting):
         self.share, self.size = setting.fleet.data_share, setting.cohort_size

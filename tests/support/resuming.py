@@ -20,11 +20,14 @@ Make = Callable[..., Loop]  # makes a run at its start; with ``again``, as anoth
 
 
 class BufferedWorkers(LocalWorkers):
-    """Workers whose model has buffers, which its evaluation depends on; w₀ looks another when it is looked at again."""
+    """Workers whose model has buffers, which its evaluation depends on.
 
-    def __init__(self, *arguments, first, again, **settings):
+    Another process finds another loss of w₀. Where training is to diverge, it does so once buffers have grown.
+    """
+
+    def __init__(self, *arguments, first, again, diverges, **settings):
         super().__init__(*arguments, **settings)
-        self.first, self.again = first, again
+        self.first, self.again, self.most = first, again, 2.0 if diverges else np.inf
 
     def train(self, work, start):
         result = super().train(work, start)
@@ -34,7 +37,8 @@ class BufferedWorkers(LocalWorkers):
     def evaluate(self, model, buffers):
         found = super().evaluate(model, buffers)
         strange = 0.5 if self.again and np.array_equal(model, self.first) else 0.0
-        return Evaluation(found.loss + 1e-3 * float(buffers.sum()) + strange, found.accuracy)
+        loss = 1e9 if buffers.sum() > self.most else found.loss + 1e-3 * float(buffers.sum())
+        return Evaluation(loss + strange, found.accuracy)
 
 
 class UnreliableClients(SimulatedClients):

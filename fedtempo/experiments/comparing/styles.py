@@ -11,7 +11,7 @@ from fedtempo.checks import Vector
 from fedtempo.policies.entry import DASH_DOT, DASH_DOT_DOT, DOTTED, LONG, SOLID, Dashes
 from fedtempo.policies.registry import traits
 
-# Okabe and Ito's colours, which the colour-blind tell apart; yellow comes last, since paper is white.
+# Okabe and Ito's colours, which the colour-blind can distinguish; yellow comes last, since paper is white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 DASHES: tuple[Dashes, ...] = (SOLID, LONG, DASH_DOT, DOTTED, DASH_DOT_DOT)
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "pentagon", "hexagon")  # by plotly's names

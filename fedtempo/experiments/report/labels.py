@@ -1,4 +1,4 @@
-"""Labels that tell runs of one policy apart by the settings in which they differ."""
+"""Labels that distinguish runs of one policy by the settings in which they differ."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

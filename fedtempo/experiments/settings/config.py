@@ -12,7 +12,7 @@ from fedtempo.policies.registry import available_policies
 from fedtempo.simulator.times import TimesSpec
 
 DEFAULT_PRESET = "paper"
-LARGEST_COHORT = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
+MOST_DRAWN = 10_000_000  # clients of one round: more are a slip of the pen, and too many for the memory
 RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
 
 
@@ -156,8 +156,8 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
     own = checked_table(f"policy.{policy}.training", options.pop("training", {}))
     table = merged(asdict(experiment.training), own)
     training = decode(TrainingSettings, table, f"policy.{policy}.training")
-    if training.cohort_size > LARGEST_COHORT:
+    if training.cohort_size > MOST_DRAWN:
         raise InputError(
-            name="training.cohort_size", rule=f"be at most {LARGEST_COHORT:,}", got=f"{training.cohort_size:,}"
+            name="training.cohort_size", rule=f"be at most {MOST_DRAWN:,}", got=f"{training.cohort_size:,}"
         )
     return training, options

@@ -101,16 +101,21 @@ def _required(hint: object) -> object:
 def _broken_rule(kind: object, value: object) -> tuple[str, object]:
     """Say what a value must be that is not of its type, and which part of it is not."""
     inside = get_args(kind)
+    if get_origin(kind) is tuple and isinstance(value, list) and (inside[-1] is ... or len(value) == len(inside)):
+        for one in value:
+            try:
+                msgspec.convert(one, inside[0])
+            except msgspec.ValidationError:
+                return _broken_rule(inside[0], one)
+    return f"be {_words(kind)}", value
+
+
+def _words(kind: object) -> str:
+    inside = get_args(kind)
     if get_origin(kind) is Literal:
-        return f"be one of {', '.join(map(str, inside))}", value
-    if get_origin(kind) is not tuple:
-        return f"be {WORDS.get(kind, kind)}", value
-    as_many = inside[-1] is ...
-    if not isinstance(value, list) or not (as_many or len(value) == len(inside)):
-        return "be a list" if as_many else f"be a list of {len(inside)}", value
-    for one in value:
-        try:
-            msgspec.convert(one, inside[0])
-        except msgspec.ValidationError:
-            return _broken_rule(inside[0], one)
-    return "be a list", value
+        return f"one of {', '.join(map(str, inside))}"
+    if get_origin(kind) is tuple:
+        return "a list" if inside[-1] is ... else f"a list of {len(inside)}"
+    if get_origin(kind) in (Union, types.UnionType):
+        return " or ".join(map(_words, inside))
+    return WORDS[kind]

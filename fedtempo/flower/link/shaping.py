@@ -12,7 +12,7 @@ TRICKLE = 0.02  # part of the whole bandwidth that a client without a share send
 PIECE_SECONDS = 0.01  # of a lane's time for each piece that it sends
 PIECE_BYTES = (512, 16_384)  # but no smaller and no larger than these
 CATCH_UP = 0.1  # s that a lane may lag behind and make up for, since timers of a busy machine fire late
-QUIET = 1.0  # s without bulk that tell a new upload from the rest of a late one
+QUIET = 1.0  # s without bulk, after which more is a new upload, not the rest of a late one
 
 
 class Upload(NamedTuple):

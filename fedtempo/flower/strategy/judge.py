@@ -45,7 +45,7 @@ class Judge:
         self.layout, self.state = layout, state or JudgeState()
 
     def can_judge(self, unjudged: int) -> bool:
-        """Return whether so many updates are enough, with those before, to tell a usual size from an absurd one."""
+        """Return whether so many updates are enough, with those before, to know a usual size from an absurd one."""
         return len(self.state.accepted) + unjudged >= ENOUGH_TO_JUDGE
 
     def read(self, start: Parameters, arrays: ArrayRecord) -> tuple[Parameters, Buffers] | Failure:

@@ -42,7 +42,7 @@ class NodeFlight:
     def arrivals(self, wait_for: int) -> list[ClientReport]:
         """Wait for so many updates, or for all; return them, and those who failed meanwhile.
 
-        The first updates of a run are judged together, once there are enough to tell a usual size from an absurd one.
+        The first updates of a run are judged together, once there are enough to know a usual size from an absurd one.
         """
         judge = self.dispatch.judge
         landed, unjudged, taken = dict[int, ClientReport](), list[ClientReport](), 0

@@ -86,7 +86,7 @@ class Form:
     def unbiased(self) -> bool:
         """Whether each step is unbiased by itself: such steps need no trust in the memory, and draw by chance.
 
-        Others draw in turn, so that what is remembered of a client is less old.
+        Others draw in turn, so that what is remembered of a client is less stale.
         """
         return self.largest_factor == math.inf
 

@@ -1,14 +1,11 @@
 """Files of experiments: presets, policies and paths in them, and one sentence for bad ones."""
 
-import tomllib
-
 import pytest
 
 from fedtempo.checks import InputError
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.settings.config import for_policy
 from fedtempo.experiments.settings.config_file import load_experiment
-from fedtempo.experiments.settings.decode import merged, to_toml
 from support.paths import ROOT
 from support.runs import SMALL, UPLOAD, command
 
@@ -155,15 +152,3 @@ def test_a_setting_is_known_by_its_former_name_too(config):
     config.write_text(SMALL + "[channel]\ntold = false\ntimes_known = true\n")
     with pytest.raises(InputError, match=r"channel.told must not be given beside channel.times_known"):
         load_experiment(config)
-
-
-def test_none_takes_a_setting_away():
-    assert merged({"times": {"upload": 1, "seed": 2}}, {"times": {"upload": None}}) == {"times": {"seed": 2}}
-
-
-def test_tables_become_toml():
-    table = {
-        "name": 'a "b" \\ \n ü', "on": True, "x": 1e-9, "far": float("inf"), "none": [], "empty": {},
-        "list": [1, 2.5, "c", [{"kind": "d"}]], "deep": {"er": {"n": 1}, "odd key": 2}, "1.5": {"é": {"y": -3}},
-    }  # fmt: skip
-    assert tomllib.loads(to_toml(table | {"nothing": None})) == table
