@@ -25,14 +25,15 @@ import numpy as np
 import psutil
 
 from fedtempo.engine.records import RoundRecord, Summary
-from fedtempo.experiments.comparing.tables import markdown
-from fedtempo.experiments.settings.config import for_policy, read_experiment
+from fedtempo.experiments.settings.config import for_policy
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 from fedtempo.flower.strategy.notes import failures_in, uploads_in
 from fedtempo.flower.testbed.federation import Testbed
 from fedtempo.flower.testbed.report import TestbedReport, medians_of, report_times
 from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.watched import ProcessError
+from fedtempo.tables.table import Table
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +57,8 @@ def table_of(nodes: int, **over: Mapping[str, object]) -> dict[str, object]:
     """Return Setup 1 with as many clients as there are nodes, and times that differ more."""
     changed = {"data": {"clients": nodes}, "times": TIMES, "stop": {"max_rounds": 1000, "target_accuracy": None}}
     training = {"cohort_size": COHORT_SIZE, "schedule": "constant", "step_size": 0.05, "duplicates": "physical"}
-    return read_experiment(ROOT / "configs" / "setup1.toml", "paper", over=changed | {"training": training} | over)[1]
+    over = changed | {"training": training} | over
+    return dict(load_experiment(ROOT / "configs" / "setup1.toml", over=over).table)
 
 
 def bed_of(nodes: int, folder: str, **over: Mapping[str, object]) -> Testbed:
@@ -97,7 +99,7 @@ def links(folder: str) -> str:
         "10 nodes, K = 4, 1 MB, 20 rounds, the same cohorts on each link. Ends apart: between the first and the last "
         "upload of a round, over the time of the last since the round began. The last upload ends so long after nodes "
         "began to compute, in the mean of rounds. Overhead: the round less the longest computing and upload.\n\n"
-        + markdown(headings, rows)
+        + str(Table.from_rows(headings, rows))
     )
 
 
@@ -136,7 +138,7 @@ def sizes(folder: str) -> str:
         "nodes", "until all are connected (s)", "cores in use while nothing runs", "memory (GiB)",
         "uploads off the predicted time: median", "engine's overhead of a round (s)",
     ]  # fmt: skip
-    return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + markdown(headings, rows)
+    return f"K = 4, 1 MB, 5 rounds, {os.cpu_count()} cores.\n\n" + str(Table.from_rows(headings, rows))
 
 
 def _idle(bed: Testbed) -> float:
@@ -178,7 +180,7 @@ def policies(folder: str, runs: int) -> str:
     return (
         f"10 nodes, Setup 1's data, K = 4, 1 MB, a shared link, real seconds, {runs} runs of each policy. Uploading: "
         "some upload is under way. Computing alone: no upload, but some node computes. Engine: the rest, in which "
-        "Flower starts processes and passes messages on.\n\n" + markdown(headings, rows)
+        "Flower starts processes and passes messages on.\n\n" + str(Table.from_rows(headings, rows))
     )
 
 
@@ -253,7 +255,7 @@ def faults(folder: str, seed: int) -> str:
     ]
     return (
         f"10 nodes, K = 4, deadline {DEADLINE:g} s, seed {seed}.\n\n" + "\n".join(events) + "\n\n"
-        + markdown(["round", "clients", "seconds", "failed"], rows)
+        + str(Table.from_rows(["round", "clients", "seconds", "failed"], rows))
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_runs_that_do_not_go_together_are_refused(config, tmp_path, capsys, old,
         (b"\xff\xfe\n", "must hold the records of a run, got something else in line 1"),
         (b"", "must hold the records of a run, got no line"),
         (b'{"header":{"policy":"uniform"}}\n', "something else in line 1: Object missing required field `experiment`"),
-        (b'{"round":0,"members":[1]}\n', "something else in line 1: Object contains unknown field `round`"),
+        (b'{"round":0,"members":[1]}\n', "something else in line 1: Object missing required field `header`"),
     ],
 )
 @pytest.mark.parametrize("reader", ["estimate", "export"])

@@ -277,7 +277,7 @@ def git(folder, *arguments):
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not on the PATH")
 def test_the_commit_is_that_of_the_package_alone(tmp_path, monkeypatch):
     def commit_of(root):
-        code = root / "fedtempo" / "experiments" / "provenance.py"
+        code = root / "fedtempo" / "experiments" / "running" / "provenance.py"
         code.parent.mkdir(parents=True, exist_ok=True)
         code.touch()
         monkeypatch.setattr(provenance, "__file__", str(code))
