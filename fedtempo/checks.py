@@ -26,9 +26,12 @@ class InputError(ValueError):
     """
 
     def __init__(
-        self, name: object, rule: str, got: object = None, remedy: str = "", *, places: tuple[str, ...] = ()
+        self, name: object, rule: str = "", got: object = None, remedy: str = "", *, places: tuple[str, ...] = ()
     ) -> None:
-        """Keep the parts of the sentence; ``got`` None says nothing of what was there."""
+        """Keep the parts of the sentence; ``got`` None says nothing of what was there.
+
+        Without a rule, ``name`` is the whole sentence, as callers elsewhere may have it.
+        """
         super().__init__(name, rule, got, remedy)
         self.name, self.rule, self.got, self.remedy, self.places = str(name), rule, got, remedy, places
 
@@ -52,7 +55,7 @@ class InputError(ValueError):
 
     def _rule(self, spell: Callable[[str], str]) -> str:
         name = self.name if self.places else spell(self.name)  # in a file, it is the file's own
-        return f"{name} must {_spelled(self.rule, spell)}"
+        return f"{name} must {_spelled(self.rule, spell)}" if self.rule else self.name
 
 
 class MissingDependencyError(InputError):

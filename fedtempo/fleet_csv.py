@@ -185,7 +185,7 @@ def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: flo
                 name="uplink_mbps",
                 rule="come with the size of one upload",
                 got="none",
-                remedy="give {model_megabytes}",
+                remedy="give {model_megabytes} in megabytes",
             )
         _check_column("uplink_mbps", rate, names, "leave out clients without a link")
         # A client alone on the link has all of f_tot, and t_i is its time with one unit.

@@ -19,6 +19,7 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 T = TypeVar("T")
 
 VALUES = "values"  # the name of the array that holds what is no array
+ARRAY = "array"  # in there, what an array stands by: this, and its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +44,27 @@ def write_state(state: object) -> Arrays:
 
 def read_state(kind: type[T], arrays: Arrays) -> T:
     """Return the state of this kind that ``write_state`` wrote; arrays are shared, not copied."""
+    used: set[str] = set()
+
+    def array(value: object) -> npt.NDArray[Any]:
+        name = cast("dict[str, str]", value)[ARRAY]
+        used.add(name)
+        return arrays[name]
 
     def taken(wanted: type, value: object) -> object:
         if wanted is object:  # any value of JSON
             return value
         if wanted is not Rows:
-            return arrays[cast("str", value)]
-        clients, rows = (arrays[name] for name in cast("list[str]", value))
+            return array(value)
+        clients, rows = map(array, cast("list[object]", value))
         return Rows(dict(zip(clients.tolist(), rows, strict=True)))
 
     try:
         values = arrays[VALUES].tobytes().decode()
         state = msgspec.convert(json.loads(values), kind, dec_hook=taken, str_keys=True)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, NameError, TypeError, ValueError) as error:
         raise InputError(kind.__name__, "be as this version of fedtempo writes it", f"another ({error})") from None
-    if _comparable(_plain(state, {})) != _comparable(values):
+    if used != arrays.keys() - {VALUES} or _comparable(_plain(state, {})) != _comparable(values):
         raise InputError(kind.__name__, "be as this version of fedtempo writes it", "other fields")
     return state
 
@@ -65,9 +72,12 @@ def read_state(kind: type[T], arrays: Arrays) -> T:
 def _plain(state: object, arrays: Arrays) -> str:
     """Return a state as JSON, in which arrays stand by their names, and keep them."""
 
-    def kept(array: npt.NDArray[Any]) -> str:
-        arrays[str(len(arrays))] = array
-        return str(len(arrays) - 1)
+    def kept(array: npt.NDArray[Any]) -> dict[str, str]:
+        if array.dtype.hasobject:
+            raise TypeError("a state holds arrays of numbers or text, got one of objects")
+        name = str(len(arrays))
+        arrays[name] = array
+        return {ARRAY: name}
 
     def plain(value: object) -> object:
         if is_dataclass(value):  # by its fields, since msgspec goes by what was ever assigned
@@ -101,8 +111,20 @@ class Stateful(Protocol):
 
 
 def write_states(parts: Mapping[str, Stateful]) -> Arrays:
-    """Return the states of several parts, by their names."""
-    return {f"{name}.{key}": array for name, part in parts.items() for key, array in write_state(part.state).items()}
+    """Return the states of several parts, by their names; one that could not be read back is refused at once."""
+    written: Arrays = {}
+    for name, part in parts.items():
+        try:
+            own = write_state(part.state)
+            read_state(type(part.state), own)
+        except (InputError, TypeError, ValueError) as error:
+            raise InputError(
+                name=f"the state of the {name}",
+                rule="be a dataclass whose annotated fields hold numbers, text and arrays",
+                got=f"{type(part.state).__name__}: {error}",
+            ) from None
+        written |= {f"{name}.{key}": array for key, array in own.items()}
+    return written
 
 
 def read_states(parts: Mapping[str, Stateful], arrays: Arrays) -> None:

@@ -83,7 +83,7 @@ HEADER = "name,data_share,gradient_bound,compute_time,upload_time\n"
         (HEADER + "a,1,0,1,1\n", "gradient_bound must be positive"),
         (HEADER + "a,0.5,1,1,1\na,0.5,1,1,1\n", "names must be distinct, got 'a'"),
         ("samples,compute_time,upload_time\n0,1,1\n0,1,1\n", "samples must be positive"),
-        ("samples,compute_time,uplink_mbps\n1,1,1\n", "got none; give model_megabytes"),
+        ("samples,compute_time,uplink_mbps\n1,1,1\n", "got none; give model_megabytes in megabytes"),
         ("samples,compute_time,uplink_mbps\n1,1,1\n".encode("utf-16"), "UTF-8"),
         (HEADER + 'a,1,1,1,"1\n', "unexpected end of data"),
         (HEADER.encode() + b"a,1,1,1,1\x00\n", "upload_time must be a number, got '1.x00'"),
@@ -146,4 +146,6 @@ def test_whoever_shows_a_remedy_spells_the_size_as_its_reader_knows_it(tmp_path)
     path = written(tmp_path, "samples,compute_time,uplink_mbps\n1,1,1\n")
     with pytest.raises(InputError) as caught:
         read_fleet(path)
-    assert caught.value.sentence({"model_megabytes": "--model-size"}.get).endswith("got none; give --model-size")
+    assert caught.value.sentence({"model_megabytes": "--model-size"}.get).endswith(
+        "got none; give --model-size in megabytes"
+    )

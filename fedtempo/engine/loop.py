@@ -9,8 +9,7 @@ import numpy as np
 from fedtempo.checks import InputError, Vector
 from fedtempo.engine.clients import Clients, Outcome, Round, Start
 from fedtempo.engine.plan_rules import check_plan, check_probe
-from fedtempo.engine.records import End, RoundRecord, Summary
-from fedtempo.engine.round_record import round_record
+from fedtempo.engine.records import End, RoundRecord, Summary, round_record
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import Aggregator, blended

@@ -7,6 +7,7 @@ hold Infinity where it is; in rounds and summaries null stands for whatever is n
 """
 
 import json
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from fedtempo.checks import InputError
+from fedtempo.checks import InputError, Vector
+from fedtempo.policies.policy import RoundReport
 
 FORMAT = 2
 RECORDS = "records.jsonl"
@@ -45,6 +47,22 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return whether a field is written."""
         return name in self.keys()
 
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of the fields, as a mapping does."""
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        """Return how many fields are written."""
+        return len(self.keys())
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return the fields with their values."""
+        return [(name, getattr(self, name)) for name in self.keys()]
+
+    def values(self) -> list[Any]:
+        """Return the values of the fields."""
+        return [value for _, value in self.items()]
+
     def keys(self) -> list[str]:
         """Return the names of the fields, so that ``dict(line)`` holds them all."""
         return [name for name in self.__struct_fields__ if getattr(self, name) is not msgspec.UNSET]
@@ -52,6 +70,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def get(self, name: str, default: object = None) -> Any:  # noqa: ANN401
         """Return a field, or the default where it is missing."""
         return self[name] if name in self else default  # noqa: SIM401
+
+
+Mapping.register(Line)  # which is how pandas makes a row of it
 
 
 class Header(Line, frozen=True, kw_only=True, omit_defaults=True):
@@ -256,3 +277,36 @@ def _plain(value: object) -> object:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"records hold JSON values, got {type(value).__name__}")
+
+
+def round_record(time: float, report: RoundReport, step_size: Vector) -> RoundRecord:
+    """Return plain values alone, nothing that differs between equal runs; members trained with ``step_size``."""
+    plan = report.plan
+    return RoundRecord(
+        round=report.round_index,
+        phase=plan.phase,
+        time=time,
+        round_time=report.round_time,
+        loss=report.loss,
+        accuracy=report.accuracy,
+        members=plan.members.tolist(),
+        counts=[1] * len(plan.members) if plan.counts is None else plan.counts.tolist(),
+        weights=plan.weights.tolist(),
+        step_size=step_size.tolist(),
+        local_steps=report.local_steps.tolist(),
+        compute_time=_known(report.compute_time),
+        upload_time=_known(report.upload_time),
+        largest_gradient_norm=_known(report.largest_gradient_norm),
+        mean_gradient_norm=_known(report.mean_gradient_norm),
+        update_norm=_known(report.update_norm),
+        mean_loss=_known(report.mean_loss),
+        failed=plan.members[report.failed].tolist(),
+        aggregate_norm=report.aggregate_norm,
+        note=msgspec.UNSET if plan.note is None else dict(plan.note),
+    )
+
+
+def _known(numbers: Vector) -> list[float | None]:
+    """Return numbers as records hold them, None for NaN."""
+    plain = numbers.tolist()
+    return [None if math.isnan(x) else x for x in plain] if np.isnan(numbers).any() else plain

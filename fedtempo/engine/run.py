@@ -12,7 +12,7 @@ import msgspec
 from fedtempo.checks import InputError
 from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RoundRecord, Summary
-from fedtempo.engine.run_files import RunFiles, other_version
+from fedtempo.engine.run_folder import RunFolder, other_version
 from fedtempo.state import Arrays
 
 CHECKPOINT_SECONDS = 10.0  # between two of a run that can be repeated
@@ -22,7 +22,7 @@ Progress = Callable[[Loop, RoundRecord], None]  # called after each round
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers | int | None
 
 
-def run_into(files: RunFiles, loop: Loop, progress: Progress, at_end: Callable[[], None] = lambda: None) -> Summary:
+def run_into(files: RunFolder, loop: Loop, progress: Progress, at_end: Callable[[], None] = lambda: None) -> Summary:
     """Run to the end, or go on where an earlier call was stopped; return the summary.
 
     ``at_end`` is called before the summary is written: should it fail, the run has not ended.
@@ -41,14 +41,14 @@ def run_into(files: RunFiles, loop: Loop, progress: Progress, at_end: Callable[[
         files.close()
 
 
-def _resume(loop: Loop, saved: Arrays, files: RunFiles) -> None:
+def _resume(loop: Loop, saved: Arrays, files: RunFolder) -> None:
     try:
         loop.resume(saved)
     except InputError as error:
         raise other_version(files, f"another: {error}") from error
 
 
-def _run(loop: Loop, files: RunFiles, progress: Progress, at_end: Callable[[], None], *, begun: bool) -> Summary:
+def _run(loop: Loop, files: RunFolder, progress: Progress, at_end: Callable[[], None], *, begun: bool) -> Summary:
     least = CHECKPOINT_SECONDS if loop.clients.repeatable else 0.0  # what cannot be repeated must not be lost
     saved, pause = time.monotonic(), least
     try:

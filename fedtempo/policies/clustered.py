@@ -27,18 +27,18 @@ from fedtempo.policies.options import NoOptions, read_options
 from fedtempo.policies.policy import PolicySetting, RoundContext, RoundPlan
 
 
-class Line(NamedTuple):
+class SegmentLine(NamedTuple):
     """Clients in descending order of size, and where the part of each ends on the line from 0 to K."""
 
     order: Integers
     ends: Vector
 
 
-def lay_out(data_share: Vector, cohort_size: int) -> Line:
+def lay_out(data_share: Vector, cohort_size: int) -> SegmentLine:
     """Lay parts of length K p_i / Σ p end to end, the largest first."""
     order = np.argsort(-data_share, kind="stable")
     ends = np.cumsum(data_share[order])
-    return Line(order, cohort_size * (ends / ends[-1]))
+    return SegmentLine(order, cohort_size * (ends / ends[-1]))
 
 
 class ClusteredSampling(LearnsAvailability):
@@ -51,7 +51,7 @@ class ClusteredSampling(LearnsAvailability):
         self.state = AvailabilityState.at_first(len(self.fleet))
 
     @cached_property
-    def line(self) -> Line:
+    def line(self) -> SegmentLine:
         """The distributions while everyone is available."""
         return lay_out(self.fleet.data_share, self.cohort_size)
 

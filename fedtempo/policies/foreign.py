@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, is_dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 
@@ -65,8 +65,23 @@ class ForeignPolicy(Policy):
         self.policy.observe(report)
 
 
+class PlainPolicy(ForeignPolicy):
+    """A user's policy that keeps a dataclass as its ``state`` and inherits nothing."""
+
+    @property
+    def state(self) -> Any:  # noqa: ANN401
+        """What the policy learned."""
+        return self.policy.state  # type: ignore[attr-defined]
+
+    @state.setter
+    def state(self, state: Any) -> None:  # noqa: ANN401
+        self.policy.state = state  # type: ignore[attr-defined]
+
+
 def adopt(policy: UserPolicy) -> Policy:
     """Return a policy as the engine knows them: itself if it is one already."""
     if isinstance(policy, Policy) and (policy.state is None or is_dataclass(policy.state)):
         return policy
+    if is_dataclass(getattr(policy, "state", None)):
+        return PlainPolicy(policy)
     return ForeignPolicy(policy)

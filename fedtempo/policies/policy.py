@@ -200,7 +200,7 @@ class Policy(Protocol):
     defaults.
     """
 
-    state: Any
+    state: Any = None
     server_memory: bool = False  # whether the policy counts on the server's memory of each client's last direction
     memory_bits: MemoryBits = 32  # of a number in that memory; 8: a quarter of its size
 

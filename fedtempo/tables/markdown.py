@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from fedtempo.tables.document import Block, Document, Heading, Items, Picture
-from fedtempo.tables.prose import Code, Link, Paragraph, Span
+from fedtempo.tables.prose import Code, Hyperlink, Paragraph, Span
 from fedtempo.tables.table import Table
 
 SIDES = {"left": "---", "right": "---:"}
@@ -35,7 +35,7 @@ def _paragraph(paragraph: Paragraph) -> str:
 def _span(span: Span) -> str:
     if isinstance(span, Code):
         return f"`{span.text}`"
-    return f"[{span.text}]({span.target})" if isinstance(span, Link) else span
+    return f"[{span.text}]({span.target})" if isinstance(span, Hyperlink) else span
 
 
 def _table(table: Table) -> str:

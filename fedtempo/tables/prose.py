@@ -12,14 +12,14 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Hyperlink:
     """Words that lead to a file or an address."""
 
     text: str
     target: str
 
 
-Span: TypeAlias = str | Code | Link
+Span: TypeAlias = str | Code | Hyperlink
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedtempo.engine.records import RECORDS, read_header, read_records
-from fedtempo.engine.run_files import CHECKPOINT, LOCK
+from fedtempo.engine.run_folder import CHECKPOINT, LOCK
 from fedtempo.experiments.running.problem import load_data
 from fedtempo.experiments.settings.config_file import load_experiment
 from support.runs import SMALL, command

@@ -9,7 +9,7 @@ import pytest
 from fedtempo import InputError, files
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RECORDS
-from fedtempo.engine.run_files import CHECKPOINT, RunFiles
+from fedtempo.engine.run_folder import CHECKPOINT, RunFolder
 from fedtempo.policies.registry import BUILT_IN
 from support.runs import SMALL, run_file, stopped_run, whole_run
 
@@ -71,8 +71,8 @@ class Killed(BaseException):
 
 def killed_before(patch, line):
     """Break off the opening of a run's files before it comes to its line of that number; return the lines so far."""
-    plain, lines = RunFiles.open, []
-    traced = {method.__code__ for method in (plain, RunFiles.save, files.whole_files.__wrapped__)}
+    plain, lines = RunFolder.open, []
+    traced = {method.__code__ for method in (plain, RunFolder.save, files.whole_files.__wrapped__)}
 
     def trace(frame, event, _):
         if frame.f_code not in traced:
@@ -83,15 +83,15 @@ def killed_before(patch, line):
                 raise Killed
         return trace
 
-    def opened(run_files):
+    def opened(run_folder):
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            return plain(run_files)
+            return plain(run_folder)
         finally:
             sys.settrace(before)
 
-    patch.setattr(RunFiles, "open", opened)
+    patch.setattr(RunFolder, "open", opened)
     return lines
 
 
@@ -100,7 +100,7 @@ def killed_before(patch, line):
 @pytest.mark.parametrize("then", [8, 12])
 def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path, monkeypatch, then):
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("fedtempo.engine.run_files.LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr("fedtempo.engine.run_folder.LOCK_PATIENCE", 0.0)
     begun = whole_run(config, tmp_path / "begun", stop={"max_rounds": 8})
     whole = {8: begun, 12: whole_run(config, tmp_path / "whole", stop={"max_rounds": 12})}
     rounds, plain = [], Loop._round
@@ -129,14 +129,14 @@ def test_a_kill_while_a_run_takes_a_later_limit_loses_no_round(config, tmp_path,
 
 def test_limits_are_compared_once_nobody_else_can_change_them(config, tmp_path, monkeypatch):
     whole_run(config, tmp_path / "out", stop={"max_rounds": 4})
-    plain, longer = RunFiles.lock, []
+    plain, longer = RunFolder.lock, []
 
-    def late(run_files):
-        monkeypatch.setattr(RunFiles, "lock", plain)
+    def late(run_folder):
+        monkeypatch.setattr(RunFolder, "lock", plain)
         longer.append(whole_run(config, tmp_path / "out", stop={"max_rounds": 9}))  # as another process might
-        run_files.lock()
+        run_folder.lock()
 
-    monkeypatch.setattr(RunFiles, "lock", late)
+    monkeypatch.setattr(RunFolder, "lock", late)
     with pytest.raises(InputError, match="max_rounds: 9 there, 6 here"):
         whole_run(config, tmp_path / "out", stop={"max_rounds": 6})
     assert (tmp_path / "out" / RECORDS).read_bytes() == longer[0]

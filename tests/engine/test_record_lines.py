@@ -19,7 +19,7 @@ from fedtempo.engine.records import (
     read_header,
     read_records,
 )
-from fedtempo.engine.run_files import RunFiles
+from fedtempo.engine.run_folder import RunFolder
 from support.grids import made_up
 
 RUN = made_up("uniform", 0, [2.0, None, 1.0], 1.0)
@@ -105,7 +105,7 @@ def test_records_of_a_later_format_are_refused_as_such(tmp_path, more):
         lambda: read_records(path),
         lambda: read_header(path),
         lambda: decode_line(lines[0], path, "line 1"),
-        lambda: RunFiles(path.parent, RUN.header).open(),
+        lambda: RunFolder(path.parent, RUN.header).open(),
     ):
         with pytest.raises(InputError) as caught:
             read()

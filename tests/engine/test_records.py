@@ -7,7 +7,7 @@ import pytest
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS, RunNotice
-from fedtempo.engine.run_files import CHECKPOINT, RunFiles
+from fedtempo.engine.run_folder import CHECKPOINT, RunFolder
 from fedtempo.experiments.running.planned import make_header
 from fedtempo.experiments.settings.config_file import load_experiment
 from support.grids import made_up
@@ -15,14 +15,14 @@ from support.runs import SMALL, change_header, command, run_file, stopped_run, w
 
 
 def test_two_processes_do_not_write_one_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedtempo.engine.run_files.LOCK_PATIENCE", 0.3)
+    monkeypatch.setattr("fedtempo.engine.run_folder.LOCK_PATIENCE", 0.3)
     header = made_up("uniform", 0, [], 1.0).header
-    first = RunFiles(tmp_path / "run", header)
+    first = RunFolder(tmp_path / "run", header)
     first.open()
     with pytest.raises(ValueError, match="one process"):
-        RunFiles(tmp_path / "run", header).open()
+        RunFolder(tmp_path / "run", header).open()
     first.close()
-    second = RunFiles(tmp_path / "run", header)
+    second = RunFolder(tmp_path / "run", header)
     second.open()
     second.close()
 
@@ -32,7 +32,7 @@ def test_a_checkpoint_of_another_run_is_not_taken_up(config, tmp_path):
     left = (tmp_path / "out" / CHECKPOINT).read_bytes()
     (tmp_path / "out" / RECORDS).unlink()
     whole = whole_run(config, tmp_path / "whole", seed=1)
-    other = RunFiles(tmp_path / "out", make_header(load_experiment(config), "uniform", 1))
+    other = RunFolder(tmp_path / "out", make_header(load_experiment(config), "uniform", 1))
     assert other.open() is None
     assert not (tmp_path / "out" / CHECKPOINT).exists(), "a run that begins anew leaves no old checkpoint"
     other.close()
@@ -55,7 +55,7 @@ def test_a_checkpoint_of_other_code_is_refused_in_a_sentence(config, tmp_path):
     with np.load(checkpoint) as file:
         arrays = dict(file)
     state = json.loads(arrays["clients.values"].tobytes())
-    assert arrays["clients." + state["flight"].pop("ready")].size
+    assert arrays["clients." + state["flight"].pop("ready")["array"]].size
     arrays["clients.values"] = np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)
     np.savez(checkpoint, **arrays)
     with pytest.raises(InputError, match=r"must be a checkpoint of this version of fedtempo.*ready.*to start again"):

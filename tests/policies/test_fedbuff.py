@@ -11,7 +11,7 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.engine.records import RECORDS, Header
 from fedtempo.engine.run import run_into
-from fedtempo.engine.run_files import RunFiles
+from fedtempo.engine.run_folder import RunFolder
 from fedtempo.policies.fedbuff import FedBuff
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, Probe, Restart, RoundContext, RoundPlan
 from fedtempo.simulator.absences import WithAbsences
@@ -298,7 +298,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(data, times, tmp_path, 
 
     def go(folder, progress=lambda loop, record: None):
         loop = loop_of(data, times, FedBuff, rounds=8, options={"concurrency": 7})
-        run_into(RunFiles(tmp_path / folder, header), loop, progress)
+        run_into(RunFolder(tmp_path / folder, header), loop, progress)
         return (tmp_path / folder / RECORDS).read_bytes()
 
     with pytest.raises(StoppedError):

@@ -22,17 +22,20 @@ Make = Callable[..., Loop]  # makes a run at its start; with ``again``, as anoth
 class BufferedWorkers(LocalWorkers):
     """Workers whose model has buffers, which its evaluation depends on.
 
-    Another process finds another loss of w₀. Where training is to diverge, it does so once buffers have grown.
+    Another process finds another loss of w₀. Where training is to diverge, its loss or its updates do so once buffers
+    have grown.
     """
 
-    def __init__(self, *arguments, first, again, diverges, **settings):
+    def __init__(self, *arguments, first, again, diverges, overflows, **settings):
         super().__init__(*arguments, **settings)
-        self.first, self.again, self.most = first, again, 2.0 if diverges else np.inf
+        self.first, self.again = first, again
+        self.most, self.most_trained = (2.0 if sooner else np.inf for sooner in (diverges, overflows))
 
     def train(self, work, start):
         result = super().train(work, start)
         norms = np.nan_to_num(result.update_norm, posinf=1.0)
-        return replace(result, buffers=start.buffers + np.minimum(norms, 1.0)[:, np.newaxis])
+        update = result.update * (np.inf if start.buffers.sum() > self.most_trained else 1)
+        return replace(result, update=update, buffers=start.buffers + np.minimum(norms, 1.0)[:, np.newaxis])
 
     def evaluate(self, model, buffers):
         found = super().evaluate(model, buffers)
@@ -68,8 +71,9 @@ class UnreliableRound(SimulatedRound):
 def lines(loop: Loop) -> Iterator[bytes]:
     """Run; yield the lines of the records as they come."""
     try:
-        for record in loop.rounds():
-            yield encode(record)
+        with np.errstate(all="ignore"):  # where updates overflow
+            for record in loop.rounds():
+                yield encode(record)
     except DivergedError as error:
         loop.ended = "diverged"
         yield str(error).encode()

@@ -6,7 +6,7 @@ import pytest
 
 from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS
-from fedtempo.engine.run_files import CHECKPOINT
+from fedtempo.engine.run_folder import CHECKPOINT
 from fedtempo.experiments.running import runner
 from fedtempo.experiments.running.planned import plan_run
 from fedtempo.experiments.settings.config_file import load_experiment

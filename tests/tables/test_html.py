@@ -8,7 +8,7 @@ import pytest
 from fedtempo.checks import MissingDependencyError
 from fedtempo.tables.document import Document, Heading, Picture
 from fedtempo.tables.html import environment, to_html
-from fedtempo.tables.prose import Code, Link, Paragraph
+from fedtempo.tables.prose import Code, Hyperlink, Paragraph
 from fedtempo.tables.table import Cell, Column, Table
 from support.table_cases import PAGE, TABLE
 
@@ -31,7 +31,7 @@ def test_no_text_is_taken_for_html():
     pytest.importorskip("jinja2")
     column, cell = Column(BAD, BAD, BAD), Cell(BAD, BAD, BAD)
     table = Table.from_rows([column], [[cell]], title=BAD, notes=[BAD])
-    page = Document(Heading(BAD), Paragraph(BAD, Code(BAD), Link(BAD, BAD)), Picture(BAD, BAD), table)
+    page = Document(Heading(BAD), Paragraph(BAD, Code(BAD), Hyperlink(BAD, BAD)), Picture(BAD, BAD), table)
     text = page._repr_html_()
     assert "<b>" not in text
     assert '"x"' not in text

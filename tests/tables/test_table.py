@@ -4,7 +4,7 @@ import pytest
 
 from fedtempo import InputError
 from fedtempo.tables.document import Document
-from fedtempo.tables.prose import Code, Link, Paragraph
+from fedtempo.tables.prose import Code, Hyperlink, Paragraph
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, number_cell
 from support.table_cases import PAGE, TABLE
 
@@ -39,6 +39,6 @@ def test_a_column_can_be_left_out():
 
 
 def test_paragraphs_are_spans_and_equal_pages_are_equal():
-    assert str(Paragraph("See ", Code("x"), " and ", Link("y", "z"), ".")) == "See x and y."
+    assert str(Paragraph("See ", Code("x"), " and ", Hyperlink("y", "z"), ".")) == "See x and y."
     assert Document("a", TABLE) == Document(Paragraph("a"), TABLE)
     assert hash(PAGE) == hash(PAGE)

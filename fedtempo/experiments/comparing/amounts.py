@@ -32,7 +32,7 @@ def not_reached(missed: int, runs: int) -> str:
     return f", {missed} of {runs} not reached" if missed else ""
 
 
-def limits(stop: Mapping[str, float | None]) -> str:
+def limits_in_words(stop: Mapping[str, float | None]) -> str:
     """Return for how long runs train at most, by the settings that end them."""
     return " or ".join(f"{stop[name]:,g} {unit}" for name, unit in UNITS.items() if stop.get(name) is not None)
 

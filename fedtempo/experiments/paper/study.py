@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.comparing.amounts import limits
+from fedtempo.experiments.comparing.amounts import limits_in_words
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.paper_numbers import CONFIGS
 from fedtempo.experiments.running.grid import Execution, run_grid
@@ -73,8 +73,8 @@ class Study:
             "Made by ",
             Code(f"fedtempo reproduce {part} --seeds {len(self.seeds)}{first}{preset}{configs}"),
             f" with {code_of(runs)}. Data: {header.data}. Times are simulated seconds, mean ± standard deviation over "
-            f"seeds. Runs end after {limits(header.config['stop'])} of training: those that did not reach a target by "
-            "then enter with all the time they took, and are counted; bounds are marked.",
+            f"seeds. Runs end after {limits_in_words(header.config['stop'])} of training: those that did not reach a "
+            "target by then enter with all the time they took, and are counted; bounds are marked.",
         )
 
 

@@ -12,7 +12,7 @@ from fedtempo.experiments.ranking.candidates import Edge
 from fedtempo.experiments.ranking.standings import RankedRun, Standing, Standings, ranked_runs
 from fedtempo.policies.registry import traits
 from fedtempo.tables.document import Document, Heading, Items, Picture
-from fedtempo.tables.prose import Code, Link, Paragraph
+from fedtempo.tables.prose import Code, Hyperlink, Paragraph
 from fedtempo.tables.table import EMPTY, Cell, Table, as_cell
 
 
@@ -88,7 +88,7 @@ class Ranking:
             codes = Counter(code for standings in self.kept.values() for one in standings for code in one.code)
             made = "; ".join(f"{code} ({count} runs)" for code, count in codes.items())
             kept = f" Kept from an earlier {self.file_name}.csv: {', '.join(self.kept)}, with {made}."
-        runs = Link("Each run", f"{self.file_name}.csv")
+        runs = Hyperlink("Each run", f"{self.file_name}.csv")
         return Paragraph("Made by ", Code(self.command), f" with {self.code}. Data: {self.data}. ", runs, f".{kept}")
 
     def _procedure(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from fedtempo.experiments.comparing import cells
-from fedtempo.experiments.comparing.amounts import limits
+from fedtempo.experiments.comparing.amounts import limits_in_words
 from fedtempo.experiments.comparing.compare import target_of
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.ranking.candidates import Edge, SearchSpace, Trial, best_of, candidates, edges_of, try_out
@@ -60,7 +60,7 @@ class Tuning:
         seeds = ", ".join(dict.fromkeys(str(run.seed) for run in first))
         return (
             f"{self.experiment.name}, preset {self.experiment.preset}, to {self.target}, seeds {seeds}, for at most "
-            f"{limits(first[0].header.config['stop'])}. Settings that were not tried:"
+            f"{limits_in_words(first[0].header.config['stop'])}. Settings that were not tried:"
         )
 
     def _fixed_settings(self) -> list[str]:

@@ -16,7 +16,7 @@ ENDS = {"target": "at the target", "max_rounds": "at the limit", "max_time": "at
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class BrokenRun:
     """A run that did not come to an end."""
 
     policy: str
@@ -30,7 +30,7 @@ class Problems:
     """What whoever reads the numbers should know first."""
 
     text: str
-    failures: tuple[Failure, ...]
+    failures: tuple[BrokenRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def problems(section: SectionRuns) -> Problems | None:
         sentences.append(f"{other} with another end left out: longer ones of the same are shown.")
     if failed:
         sentences.append(f"{count(len(failed), 'run')} of {len(section.runs)} did not come to an end:")
-    failures = tuple(Failure(run.policy, run.seed, _ending(run), str(run.folder)) for run in failed)
+    failures = tuple(BrokenRun(run.policy, run.seed, _ending(run), str(run.folder)) for run in failed)
     return Problems(" ".join(sentences), failures) if sentences else None
 
 

@@ -13,7 +13,7 @@ from fedtempo.experiments.comparing.amounts import count
 from fedtempo.experiments.comparing.curves import BAND
 from fedtempo.experiments.comparing.statistics import Target, times_to
 from fedtempo.experiments.comparing.styles import Style, on_dark, styles
-from fedtempo.experiments.report.clients import clients_note
+from fedtempo.experiments.report.client_points import clients_note
 from fedtempo.experiments.report.headlines import headline
 from fedtempo.experiments.report.origin import Configuration, Problems, configurations, facts, problems
 from fedtempo.experiments.report.plots import Plots, clock_name, plots

@@ -18,7 +18,7 @@ from fedtempo.experiments.comparing.curves import (
 )
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.comparing.styles import Style
-from fedtempo.experiments.report.clients import ClientsPlot, clients_plot, short
+from fedtempo.experiments.report.client_points import ClientsPlot, clients_plot, short
 from fedtempo.experiments.report.sections import SectionRuns
 from fedtempo.experiments.running.results import Run
 

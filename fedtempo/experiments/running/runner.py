@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord, Summary
 from fedtempo.engine.run import Progress, run_into
-from fedtempo.engine.run_files import RunFiles
+from fedtempo.engine.run_folder import RunFolder
 from fedtempo.experiments.running.identity import canonical
 from fedtempo.experiments.running.planned import PlannedRun, run_settings
 from fedtempo.experiments.running.problem import problem_of
@@ -24,7 +24,7 @@ def run(planned: PlannedRun, progress: Progress = no_progress) -> Summary:
     """Run into the folder, or go on where an earlier call was stopped; return the summary."""
     with one_thread(planned.experiment):
         simulation = make_simulation(problem_of(planned.experiment), planned.settings)
-        return run_into(RunFiles(planned.folder, planned.header, canonical), simulation, progress)
+        return run_into(RunFolder(planned.folder, planned.header, canonical), simulation, progress)
 
 
 def simulation_of(experiment: Experiment, policy: str, seed: int) -> Loop:

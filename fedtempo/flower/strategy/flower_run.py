@@ -14,7 +14,7 @@ from fedtempo.engine.clients import Clients
 from fedtempo.engine.loop import Loop, LoopSettings
 from fedtempo.engine.records import Header, RoundRecord
 from fedtempo.engine.run import Progress, run_into
-from fedtempo.engine.run_files import RunFiles
+from fedtempo.engine.run_folder import RunFolder
 from fedtempo.engine.settings import policy_setting
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.dispatch import Dispatch
@@ -90,7 +90,7 @@ class FlowerRun:
                 unwritten.pop().write(folder)
             show(loop, record)
 
-        files = RunFiles(folder, header)
+        files = RunFolder(folder, header)
         summary = run_into(files, self.loop, write_roster_and_show, lambda: write_model(folder, self._arrays()))
         if self.loop.ended is not None:
             return self._arrays()

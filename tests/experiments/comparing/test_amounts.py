@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedtempo.experiments.comparing.amounts import amount, count, limits, multiple
+from fedtempo.experiments.comparing.amounts import amount, count, limits_in_words, multiple
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ def test_ratios_are_bounded_by_the_side_that_missed_and_unknown_where_both_did()
 
 
 def test_limits_and_counts_have_units():
-    assert limits({"max_rounds": 2000, "max_time": 1500.5, "target_loss": 1.0}) == "2,000 rounds or 1,500.5 s"
-    assert limits({"max_rounds": None, "max_time": 60.0}) == "60 s"
+    assert limits_in_words({"max_rounds": 2000, "max_time": 1500.5, "target_loss": 1.0}) == "2,000 rounds or 1,500.5 s"
+    assert limits_in_words({"max_rounds": None, "max_time": 60.0}) == "60 s"
     assert [count(number, "run") for number in (1, 2, 1000)] == ["1 run", "2 runs", "1,000 runs"]

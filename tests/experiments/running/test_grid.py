@@ -16,7 +16,7 @@ import pytest
 from fedtempo.checks import InputError
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RECORDS, HeaderLine, Summary, encode
-from fedtempo.engine.run_files import LOCK
+from fedtempo.engine.run_folder import LOCK
 from fedtempo.experiments.running.grid import Execution, GridInterrupted, has_ended, last_line, run_grid
 from fedtempo.experiments.running.planned import plan_runs
 from fedtempo.experiments.running.processes import compute

@@ -15,7 +15,7 @@ import pytest
 from fedtempo import InputError
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RECORDS, read_header, read_records
-from fedtempo.engine.run_files import CHECKPOINT, LOCK
+from fedtempo.engine.run_folder import CHECKPOINT, LOCK
 from fedtempo.experiments.running import provenance
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.settings.config_file import load_experiment

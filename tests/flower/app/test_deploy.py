@@ -23,7 +23,7 @@ import pytest
 
 from fedtempo import read_fleet
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.engine.run_files import CHECKPOINT
+from fedtempo.engine.run_folder import CHECKPOINT
 from fedtempo.flower.strategy.notes import uploads_in
 from fedtempo.flower.testbed.namespaces import Namespaces
 from fedtempo.flower.testbed.ports import free_port

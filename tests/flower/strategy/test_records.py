@@ -11,7 +11,7 @@ from flwr.app import MetricRecord
 from fedtempo import InputError, optimal_sampling
 from fedtempo.cli import main
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.engine.run_files import CHECKPOINT
+from fedtempo.engine.run_folder import CHECKPOINT
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.flower.app.assembly import header_of, read_setup

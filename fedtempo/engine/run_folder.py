@@ -50,7 +50,7 @@ class _Place:
     state: Written = field(default_factory=Written)
 
 
-class RunFiles:
+class RunFolder:
     """The folder of one run: a header line, a line for each round, a last line with the summary.
 
     A checkpoint remembers how many bytes of rounds had been written; what a run wrote after it is cut off and written
@@ -213,22 +213,24 @@ class RunFiles:
         try:
             with open(self.checkpoint, "rb") as stream, np.load(stream) as saved:
                 arrays = {name: saved[name] for name in saved.files}
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+        except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile):
             return None
         if f"files.{VALUES}" not in arrays:
             raise other_version(self, "one of another version")
+        place = _Place()
         try:
-            place = _Place()
             read_states({"files": place}, arrays)
             rounds = self.records.stat().st_size - len(self._begun())
             there = msgspec.convert(place.state.header, Header)
             same = not self._other_than(headers.with_limits(there, self.header))
-        except (OSError, ValueError, KeyError, TypeError):
+        except OSError:
             return None
+        except (ValueError, TypeError) as error:
+            raise other_version(self, f"another: {error}") from error
         return (place.state.num_bytes, arrays) if same and place.state.num_bytes <= rounds else None
 
 
-def other_version(files: RunFiles, what: str) -> InputError:
+def other_version(files: RunFolder, what: str) -> InputError:
     """Return the error of a checkpoint that this version of fedtempo cannot go on from."""
     return InputError(
         name=files.checkpoint,
