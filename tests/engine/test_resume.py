@@ -34,7 +34,7 @@ from support.resuming import (
 )
 
 SIZE, ROUNDS, SEED = 9, 16, 4
-AFTER = (1, 2, 3, 6, 8, 9, 14, 33)  # rounds, after which a run is stopped
+AFTER = (1, 2, 3, 4, 6, 8, 9, 14, 33)  # rounds, after which a run is stopped
 DATA = synthetic_data(alpha=1.0, beta=1.0, num_clients=SIZE, num_samples=900, seed=1)
 COMPUTE, UPLOAD = np.linspace(0.1, 2.0, SIZE), np.linspace(1.5, 0.2, SIZE)
 FLEET = Fleet(DATA.data_share, 1.0, COMPUTE, UPLOAD)

@@ -1,7 +1,7 @@
 """A table that has all that tables may have, and a page around it."""
 
 from fedtempo.tables.document import Document, Heading, Items, Picture
-from fedtempo.tables.prose import Code, Link, Paragraph
+from fedtempo.tables.prose import Code, Hyperlink, Paragraph
 from fedtempo.tables.table import Cell, Column, Table
 
 HEADINGS = ["policy", "seconds", "95 % interval", "rounds", "over proposed", Column("pilots", "s"), "with pilots (s)"]
@@ -14,7 +14,7 @@ TABLE = Table.from_rows(
 )
 PAGE = Document(
     Heading("Setup 2", 1),
-    Paragraph("Made by ", Code("fedtempo compare"), ". ", Link("Each run", "runs.csv"), "."),
+    Paragraph("Made by ", Code("fedtempo compare"), ". ", Hyperlink("Each run", "runs.csv"), "."),
     Picture("setup2.png", "Loss over time"),
     TABLE,
     Items("a: b", Paragraph("c ", Code("d"))),
