@@ -1,6 +1,5 @@
 """What the parts of a reproduction share: the paper's setups under one preset, over the same seeds."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +15,7 @@ from fedtempo.experiments.running.results import Run, code_of
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable
+from fedtempo.tables.commands import command_line
 from fedtempo.tables.document import Document, Picture
 from fedtempo.tables.prose import Code, Paragraph
 
@@ -65,13 +65,18 @@ class Study:
 
     def made_by(self, part: str, runs: Sequence[Run]) -> Paragraph:
         """Say by which command and code a part was made, and what its times are."""
-        preset = "" if self.is_paper else f" --preset {self.preset}"
-        first = f" --first-seed {self.seeds[0]}" if self.seeds[0] else ""
-        configs = "" if self.configs == CONFIGS else f" --configs {shlex.quote(str(self.configs))}"
+        command = command_line(
+            "reproduce",
+            part,
+            seeds=len(self.seeds),
+            first_seed=self.seeds[0] or None,
+            preset=None if self.is_paper else self.preset,
+            configs=None if self.configs == CONFIGS else str(self.configs),
+        )
         header = runs[0].header
         return Paragraph(
             "Made by ",
-            Code(f"fedtempo reproduce {part} --seeds {len(self.seeds)}{first}{preset}{configs}"),
+            Code(command),
             f" with {code_of(runs)}. Data: {header.data}. Times are simulated seconds, mean ± standard deviation over "
             f"seeds. Runs end after {limits_in_words(header.config['stop'])} of training: those that did not reach a "
             "target by then enter with all the time they took, and are counted; bounds are marked.",

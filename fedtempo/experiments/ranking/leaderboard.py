@@ -35,6 +35,7 @@ from fedtempo.experiments.running.results import code_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 from fedtempo.policies.builtin import BUILT_IN
+from fedtempo.tables.commands import command_line
 from fedtempo.tables.csv_file import write_csv
 from fedtempo.tables.markdown import to_markdown
 
@@ -155,7 +156,7 @@ def rank_contest(
         title=f"{contest.title}: seconds to {contest.target}",
         target=contest.target,
         data=contest.data,
-        command=_command(contest, request) + (" --beside FOLDER" if earlier.standings else ""),
+        command=_command(contest, request, beside=bool(earlier.standings)),
         code=code_of([run for trial in trials for run in trial.runs]),
         standings=_standings(trials, contest) | earlier.standings,
         kept=earlier.standings,
@@ -170,13 +171,18 @@ def _standings(trials: Sequence[Trial], contest: Contest) -> Standings:
     return found
 
 
-def _command(contest: Contest, request: LeaderboardRequest) -> str:
+def _command(contest: Contest, request: LeaderboardRequest, *, beside: bool) -> str:
     """Return the command that ranks them."""
-    policies = f" --policies {','.join(request.policies)}" if tuple(request.policies) != DEFAULT_POLICIES else ""
-    return (
-        f"fedtempo leaderboard --setups {contest.setup} --channels {contest.channel} --regimes {contest.regime} "
-        f"--seeds {request.seeds} --draws {request.draws}{policies}"
-        + (" --traces FOLDER" if contest.channel == "traces" else "")
+    return command_line(
+        "leaderboard",
+        setups=contest.setup,
+        channels=contest.channel,
+        regimes=contest.regime,
+        seeds=request.seeds,
+        draws=request.draws,
+        policies=None if tuple(request.policies) == DEFAULT_POLICIES else ",".join(request.policies),
+        traces="FOLDER" if contest.channel == "traces" else None,
+        beside="FOLDER" if beside else None,
     )
 
 

@@ -1,6 +1,5 @@
 """Where the runs of a section come from: data, code, how they ended, and how to run them again."""
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from fedtempo.experiments.comparing.amounts import count
 from fedtempo.experiments.report.sections import SectionRuns
 from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.decode import to_toml
+from fedtempo.tables.commands import command_line
 
 ENDS = {"target": "at the target", "max_rounds": "at the limit", "max_time": "at the limit", None: "not finished"}
 
@@ -89,7 +89,7 @@ def configurations(section: SectionRuns) -> tuple[Configuration, ...]:
 
 def _configuration(config: dict[str, object], runs: Sequence[Run]) -> Configuration:
     commands = tuple(
-        f"fedtempo run CONFIG --policy {shlex.quote(run.header.policy)} --seed {run.seed}"
+        command_line("run", "CONFIG", policy=run.header.policy, seed=run.seed)
         for run in sorted(runs, key=lambda run: (run.policy, run.seed))
         if run.clock == "simulated" and "data" in config
     )
