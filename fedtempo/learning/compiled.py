@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
@@ -102,45 +101,18 @@ def sgd_step(weights: Parameters, gradient: Parameters, step_size: np.float32, w
     return np.sqrt(square)
 
 
-class Samples(NamedTuple):
-    """Training data, as kernels take them."""
-
-    inputs: Parameters
-    labels: Integers
-
-
-class Steps(NamedTuple):
-    """Local SGD that some clients run: ``LocalWork``, in the types that kernels take."""
-
-    start: Integers
-    rows: npt.NDArray[np.int64]
-    local_steps: Integers
-    step_size: Parameters
-    weight_decay: np.float32
-
-
-class Paths(NamedTuple):
-    """What kernels fill, one row for each client."""
-
-    update: Parameters
-    numbers: Vector  # the largest and the mean gradient norm, and the mean loss
-
-
 def run_kernel(
-    kernel: Callable[[Samples, Parameters, Steps, Paths], None],
-    data: FederatedData,
-    models: Parameters,
-    work: LocalWork,
+    kernel: Callable[..., tuple[Parameters, Vector]], data: FederatedData, models: Parameters, work: LocalWork
 ) -> LocalResult:
-    """Return what a compiled kernel makes of some clients' work; models and updates have the shape that it works on."""
-    clients = len(work.start)
-    paths = Paths(np.empty((clients, *models.shape[1:]), dtype=np.float32), np.empty((clients, 3)))
+    """Return what a compiled kernel makes of some clients' work; models and updates have the shape that it works on.
+
+    It returns updates and, for each client, the largest and the mean gradient norm and the mean loss.
+    """
     sizes, decay = work.step_size.astype(np.float32), np.float32(work.weight_decay)
-    steps = Steps(work.start, work.rows, work.local_steps, sizes, decay)
-    kernel(Samples(data.inputs, data.labels), models, steps, paths)
-    largest, mean, loss = paths.numbers.T
+    update, path = kernel(data.inputs, data.labels, models, work.start, work.rows, work.local_steps, sizes, decay)
+    largest, mean, loss = path.T
     return LocalResult(
-        update=paths.update.reshape(clients, -1),
+        update=update.reshape(len(update), -1),
         largest_gradient_norm=largest,
         mean_gradient_norm=mean,
         mean_loss=loss,

@@ -14,9 +14,6 @@ import numpy.typing as npt
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
-    Paths,
-    Samples,
-    Steps,
     adder,
     compiled,
     run_kernel,
@@ -299,11 +296,18 @@ def _image_backward(
 
 
 @compiled
-def _train(samples: Samples, models: Parameters, steps: Steps, paths: Paths) -> None:
+def _train(
+    inputs: Parameters,
+    labels: Integers,
+    models: Parameters,
+    start: Integers,
+    rows: npt.NDArray[np.int64],
+    local_steps: Integers,
+    step_size: Parameters,
+    weight_decay: np.float32,
+) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
-    inputs, labels = samples
-    start, rows, local_steps, step_size, weight_decay = steps
-    update, numbers = paths
+    update, path = np.empty((len(start), *models.shape[1:]), dtype=np.float32), np.empty((len(start), 3))
     size, batch_size = models.shape[1], rows.shape[2]
     weights, gradient = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
     layers = _layers(weights)
@@ -319,9 +323,10 @@ def _train(samples: Samples, models: Parameters, steps: Steps, paths: Paths) -> 
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]
-        numbers[k, 0] = largest
-        numbers[k, 1] = total_norm / local_steps[k]
-        numbers[k, 2] = total_loss / (local_steps[k] * batch_size)
+        path[k, 0] = largest
+        path[k, 1] = total_norm / local_steps[k]
+        path[k, 2] = total_loss / (local_steps[k] * batch_size)
+    return update, path
 
 
 @compiled

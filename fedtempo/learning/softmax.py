@@ -3,13 +3,11 @@
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
-    Paths,
-    Samples,
-    Steps,
     compiled,
     exp,
     run_kernel,
@@ -125,11 +123,18 @@ def _right_answers(weights: Parameters, bias: Parameters, blocks: Parameters, la
 
 
 @compiled
-def _train(samples: Samples, models: Parameters, steps: Steps, paths: Paths) -> None:
+def _train(
+    inputs: Parameters,
+    labels: Integers,
+    models: Parameters,
+    start: Integers,
+    rows: npt.NDArray[np.int64],
+    local_steps: Integers,
+    step_size: Parameters,
+    weight_decay: np.float32,
+) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
-    inputs, labels = samples
-    start, rows, local_steps, step_size, weight_decay = steps
-    update, numbers = paths
+    update, path = np.empty((len(start), *models.shape[1:]), dtype=np.float32), np.empty((len(start), 3))
     classes, width = models.shape[1:]
     features, batch = width - 1, rows.shape[2]
     x = np.ones((batch, width), dtype=np.float32)  # the last column stays 1, for the bias
@@ -151,6 +156,7 @@ def _train(samples: Samples, models: Parameters, steps: Steps, paths: Paths) -> 
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]
-        numbers[k, 0] = largest
-        numbers[k, 1] = total_norm / local_steps[k]
-        numbers[k, 2] = total_loss / (local_steps[k] * batch)
+        path[k, 0] = largest
+        path[k, 1] = total_norm / local_steps[k]
+        path[k, 2] = total_loss / (local_steps[k] * batch)
+    return update, path

@@ -60,13 +60,14 @@ class Tempo(Policy):
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
-        self.known.look(context)
-        return self.planner().plan(context)
+        known = self.known
+        known.look(context)
+        return self.planner(known).plan(context)
 
-    def planner(self) -> StepPlanner | RoundPlanner:
-        """Return what plans asynchronous steps, or synchronous rounds."""
+    def planner(self, known: Knowledge | None = None) -> StepPlanner | RoundPlanner:
+        """Return what plans asynchronous steps, or synchronous rounds, by what is known."""
         kind = StepPlanner if self.form.overlap else RoundPlanner
-        return kind(self.known, self.draws)
+        return kind(known or self.known, self.draws)
 
     def observe(self, report: RoundReport) -> None:
         """Learn what was new, and who reported."""
