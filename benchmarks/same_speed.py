@@ -26,7 +26,8 @@ def data(clients, samples, shape, seed=0):
     inputs = rng.normal(size=(samples + 500, int(np.prod(shape)))).astype(np.float32)
     labels = np.arange(samples + 500) % 10
     offsets = np.linspace(0, samples, clients + 1).astype(np.int64)
-    return FederatedData(inputs[:samples], labels[:samples], offsets, inputs[samples:], labels[samples:], 10, shape, "x")
+    train, test = (inputs[:samples], labels[:samples]), (inputs[samples:], labels[samples:])
+    return FederatedData(*train, offsets, *test, 10, shape, "noise")
 
 CASES = {
     "Setup 1, weighted": (data(40, 8000, (784,)), "softmax", "weighted", 4, 40),
