@@ -85,9 +85,17 @@ class StoppedError(Exception):
     """The server dies."""
 
 
-def stop_after_three(loop, record):
-    if loop.state.rounds_done == 3:
-        raise StoppedError
+def stop_after(rounds):
+    """Return what stops a run after so many rounds."""
+
+    def stop(loop, record):
+        if loop.state.rounds_done == rounds:
+            raise StoppedError
+
+    return stop
+
+
+stop_after_three = stop_after(3)
 
 
 def failing(partition, *, when=lambda config: True, reason="no more memory"):

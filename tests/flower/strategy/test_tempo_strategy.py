@@ -8,18 +8,20 @@ from flwr.app import ConfigRecord
 from flwr.clientapp import ClientApp
 
 from fedtempo import InputError
-from fedtempo.engine.records import RECORDS
+from fedtempo.engine.records import RECORDS, read_records
 from fedtempo.flower.app.model_arrays import pack
 from fedtempo.flower.strategy.messages import CONFIG
 from fedtempo.flower.strategy.settings import policy_name
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
 from fedtempo.policies.registry import BUILT_IN
-from support.flower_runs import StoppedError, grid_of, nodes_of, problem_of, simulated, stop_after_three, train
+from support.flower_runs import StoppedError, grid_of, nodes_of, problem_of, simulated, stop_after, train
+from support.marks import slow_after
 
 SAME = ("members", "counts", "weights")
+ON_NODES = [name for name in BUILT_IN if name != "proposed-oracle"]  # which must know what no node reports
 
 
-@pytest.mark.parametrize("policy", [name for name in BUILT_IN if name != "proposed-oracle"])
+@pytest.mark.parametrize("policy", ON_NODES)
 def test_on_the_simulated_clock_records_are_those_of_the_simulator(config, policy):
     expected, model = simulated(config, policy)
     run = train(config, policy, clock="simulated")
@@ -52,16 +54,33 @@ def test_asynchronous_policies_step_as_updates_arrive(config, policy):
     assert np.isfinite(run.model).all()
 
 
-@pytest.mark.parametrize("policy", ["weighted", "tempo", "proposed"])
-def test_a_run_that_was_stopped_goes_on_from_its_records(config, tmp_path, monkeypatch, policy):
+@pytest.mark.parametrize(
+    ("policy", "after"),
+    slow_after(
+        3,
+        [("weighted", 3), ("tempo", 3), ("proposed", 3), *((name, 2) for name in ON_NODES), ("tempo", 1), ("tempo", 5)],
+    ),
+)
+def test_a_run_that_was_stopped_goes_on_from_its_records(config, tmp_path, monkeypatch, policy, after):
     monkeypatch.setattr("fedtempo.engine.run.CHECKPOINT_SECONDS", 0.0)
-
     settings = {"records": tmp_path / "run", "clock": "simulated"}
     with pytest.raises(StoppedError):
-        train(config, policy, rounds=6, **settings, progress=stop_after_three)
+        train(config, policy, rounds=6, **settings, progress=stop_after(after))
     model = train(config, policy, rounds=6, **settings).model
     whole = train(config, policy, rounds=6, records=tmp_path / "whole", clock="simulated").model
     assert (tmp_path / "run" / RECORDS).read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
+    np.testing.assert_array_equal(model, whole)
+
+
+@pytest.mark.parametrize("policy", slow_after(1, ["weighted", "uniform", "full", "kvib", "clustered", "ocs"]))
+def test_on_the_wall_clock_a_stopped_run_goes_on_with_the_same_cohorts_and_model(config, tmp_path, policy):
+    """Its seconds differ from run to run, so what does not depend on them is compared."""
+    with pytest.raises(StoppedError):
+        train(config, policy, rounds=5, records=tmp_path / "run", progress=stop_after(2))
+    model = train(config, policy, rounds=5, records=tmp_path / "run").model
+    whole = train(config, policy, rounds=5, records=tmp_path / "whole").model
+    stopped, undisturbed = (read_records(tmp_path / name / RECORDS).rounds for name in ("run", "whole"))
+    assert [[one[name] for name in SAME] for one in stopped] == [[one[name] for name in SAME] for one in undisturbed]
     np.testing.assert_array_equal(model, whole)
 
 
