@@ -44,7 +44,7 @@ def policy_names(listed: str) -> list[str]:
     if any(len(name.split()) > 1 for name in names):
         apart = ",".join(listed.replace(",", " ").split())
         raise InputError(name="policies", rule="be separated by commas", got=repr(listed), remedy=f"write {apart}")
-    names = [check_name(name) for name in names]
+    names = [check_name(name, setting="policies") for name in names]
     if not names or len(set(names)) < len(names):
         raise InputError(name="policies", rule="be distinct names, separated by commas", got=repr(listed))
     return names

@@ -46,15 +46,15 @@ def source_of(policy: str) -> Path | None:
     return None
 
 
-def check_name(policy: str) -> str:
-    """Return the name of a policy that there is."""
+def check_name(policy: str, *, setting: str = "policy") -> str:
+    """Return the name of a policy that there is; ``setting``: what named it."""
     known = available_policies()
     if policy not in known:
         near = difflib.get_close_matches(policy, known, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else ""
         if ":" in policy:
             remedy = "packages name theirs by entry points (docs/simulation.md)"
-        raise InputError(name="policy", rule=f"be one of {', '.join(known)}", got=repr(policy), remedy=remedy)
+        raise InputError(name=setting, rule=f"be one of {', '.join(known)}", got=repr(policy), remedy=remedy)
     return policy
 
 
