@@ -45,8 +45,8 @@ class Drawing(Tempo):
         super().__init__(setting)
         self.q, self.state.novelty.seen_share, self.state.caution.follows_memory = q, 1.0, True
 
-    def planner(self):
-        planner = super().planner()
+    def planner(self, known=None):
+        planner = super().planner(known)
         solve = planner.solve
         planner.solve = lambda round_index, seconds: (solve(round_index, seconds), self.q)[1]
         return planner
