@@ -2,8 +2,8 @@
 
     python benchmarks/same_speed.py COMMIT
 
-Each side runs the same rounds in processes of its own, one after another and by turns; the least seconds of computing
-of each count, since whatever else a machine does only adds to them.
+Each side has a process of its own, and they run a case by turns, about half a second each. A noisy machine changes its
+pace over seconds, so both runs of a pair meet the same pace: the median of the pairs' ratios counts.
 """
 
 import argparse
@@ -14,8 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 ROOT = Path(__file__).resolve().parent.parent
-TURNS, REPEATS = 5, 3
+PAIRS = 40
 RUN = """
 import json, sys, time
 import numpy as np
@@ -35,20 +38,20 @@ CASES = {
     "Setup 2, tempo": (data(100, 20509, (60,)), "softmax", "tempo", 10, 400),
     "Setup 3, weighted": (data(100, 3000, (1, 28, 28)), "lenet5", "weighted", 10, 2),
 }
-found = {}
-for name, (federation, model, policy, size, rounds) in CASES.items():
+def once(name):
+    federation, model, policy, size, rounds = CASES[name]
     rng = np.random.default_rng(1)
     times = {kind: rng.exponential(size=federation.num_clients) for kind in ("compute_time", "upload_time")}
-    least = float("inf")
-    for _ in range(int(sys.argv[1])):
-        begun = time.process_time()
-        simulate(
-            federation, **times, model=model, policy=policy, cohort_size=size, max_rounds=rounds, step_size=0.001,
-            schedule="constant",
-        )
-        least = min(least, time.process_time() - begun)
-    found[name] = least / rounds
-print(json.dumps(found))
+    begun = time.process_time()
+    simulate(
+        federation, **times, model=model, policy=policy, cohort_size=size, max_rounds=rounds, step_size=0.001,
+        schedule="constant",
+    )
+    return (time.process_time() - begun) / rounds
+
+print(json.dumps(list(CASES)), flush=True)
+for line in sys.stdin:
+    print(once(line.strip()), flush=True)
 """
 
 
@@ -60,23 +63,47 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         archive = subprocess.run(["git", "-C", ROOT, "archive", commit], capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x", "-C", place], input=archive, check=True)
-        least: list[dict[str, float]] = [{}, {}]
-        for _ in range(TURNS):
-            for side, tree in zip(least, (Path(place), ROOT), strict=True):
-                for name, seconds in measured(tree).items():
-                    side[name] = min(side.get(name, seconds), seconds)
-    for name, before in least[0].items():
-        after = least[1][name]
-        print(f"{name}: {1e3 * before:.3f} ms a round before, {1e3 * after:.3f} ms now, ratio {after / before:.3f}")
+        sides = [started(Path(place)), started(ROOT)]
+        try:
+            for name in [json.loads(answer(side)) for side in sides][0]:
+                pairs = np.array([[seconds(side, name) for side in sides] for _ in range(1 + PAIRS)][1:])
+                print(sentence(name, *pairs.T))
+        finally:
+            for side in sides:
+                side.communicate()
 
 
-def measured(tree: Path) -> dict[str, float]:
-    """Return the seconds of computing that a round takes by the code of a tree."""
+def started(tree: Path) -> subprocess.Popen[str]:
+    """Return a process that runs the cases it is asked for, by the code of a tree."""
     environment = os.environ | {"PYTHONPATH": str(tree)}
-    command = [sys.executable, "-c", RUN, str(REPEATS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tree, env=environment)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    command = [sys.executable, "-c", RUN]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tree, env=environment
+    )
+
+
+def seconds(side: subprocess.Popen[str], name: str) -> float:
+    """Return the seconds of computing that a round of a case takes on one side."""
+    assert side.stdin is not None
+    side.stdin.write(name + "\n")
+    side.stdin.flush()
+    return float(answer(side))
+
+
+def answer(side: subprocess.Popen[str]) -> str:
+    """Return the next line that a side prints."""
+    assert side.stdout is not None
+    return side.stdout.readline()
+
+
+def sentence(name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> str:
+    """Return what a case took: medians, and the median of the pairs' ratios with its standard error."""
+    ratios = after / before
+    spread = 1.25 * 1.48 * np.median(np.abs(ratios - np.median(ratios))) / np.sqrt(len(ratios))
+    return (
+        f"{name}: {1e3 * np.median(before):.3f} ms a round before, {1e3 * np.median(after):.3f} ms now, "
+        f"ratio {np.median(ratios):.3f} ± {spread:.3f}"
+    )
 
 
 if __name__ == "__main__":
