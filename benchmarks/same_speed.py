@@ -65,7 +65,8 @@ def main() -> None:
         subprocess.run(["tar", "-x", "-C", place], input=archive, check=True)
         sides = [started(Path(place)), started(ROOT)]
         try:
-            for name in [json.loads(answer(side)) for side in sides][0]:
+            names, _ = (json.loads(answer(side)) for side in sides)
+            for name in names:
                 pairs = np.array([[seconds(side, name) for side in sides] for _ in range(1 + PAIRS)][1:])
                 print(sentence(name, *pairs.T))
         finally:
