@@ -1,5 +1,6 @@
-"""Output files that appear whole or not at all."""
+"""Files: output that appears whole or not at all, and one sentence for input that cannot be read."""
 
+import csv
 import itertools
 import os
 import shutil
@@ -59,6 +60,23 @@ def whole_files(*targets: tuple[Path | str, str]) -> Iterator[list[IO[Any]]]:
     finally:
         for neighbour, _ in written:
             neighbour.unlink(missing_ok=True)
+
+
+@contextmanager
+def read_errors(path: Path | str, kind: str = "a file") -> Iterator[None]:
+    """Turn whatever is wrong with an input file into one sentence that names it; ``kind`` says what it should be."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise InputError(name=path, rule="be UTF-8 text", got="other bytes", remedy="save it as UTF-8") from None
+    except FileNotFoundError:
+        raise InputError(name=path, rule=f"be {kind}", got="no such file") from None
+    except OSError as error:
+        raise InputError(name=path, rule="be readable", got=f"{error.strerror}") from None
+    except csv.Error as error:
+        raise InputError(name=path, rule="be CSV", got=f"{error}") from None
+    except InputError as error:
+        raise error.within(path) from None
 
 
 def lock(stream: IO[Any]) -> bool:

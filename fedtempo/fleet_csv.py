@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Vector, check_positive, first_violation
-from fedtempo.files import whole_file
+from fedtempo.files import read_errors, whole_file
 from fedtempo.fleet import Fleet
 
 ROWS_AT_ONCE = 65_536
@@ -35,23 +35,10 @@ def read_fleet(path: Path | str, *, total_bandwidth: float = 1.0, model_megabyte
     one upload is given. Without ``gradient_bound`` all bounds are 1. What is assumed or ignored is said in a
     ``FleetNotice`` warning.
     """
-    try:
+    with read_errors(path, "a fleet's CSV file"):
         with open(path, encoding="utf-8-sig", newline="") as stream:
             columns = _read_columns(stream)
-    except UnicodeDecodeError:
-        raise InputError(name=path, rule="be UTF-8 text", got="other bytes", remedy="save it as 'CSV UTF-8'") from None
-    except FileNotFoundError:
-        raise InputError(name=path, rule="be a fleet's CSV file", got="no such file") from None
-    except OSError as error:
-        raise InputError(name=path, rule="be readable", got=f"{error.strerror}") from None
-    except csv.Error as error:
-        raise InputError(name=path, rule="be CSV", got=f"{error}") from None
-    except InputError as error:
-        raise error.within(path) from None
-    try:
         return _build(columns, total_bandwidth, model_megabytes)
-    except InputError as error:
-        raise error.within(path) from None
 
 
 def write_fleet(path: Path | str, fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:

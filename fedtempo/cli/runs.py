@@ -53,12 +53,13 @@ def run(
 ) -> None:
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
     from fedtempo.cli.progress import run_progress
-    from fedtempo.cli.summary import summary_table
     from fedtempo.experiments.running import runner
     from fedtempo.experiments.running.notices import warn_first
     from fedtempo.experiments.running.planned import plan_run
     from fedtempo.experiments.running.results import read_run
+    from fedtempo.experiments.running.run_summary import summary_table
     from fedtempo.experiments.settings.config_file import load_experiment
+    from fedtempo.tables.terminal import show_framed
 
     check_seed("seed", seed)
     stop = stop_options(target_loss=target_loss, max_rounds=max_rounds)
@@ -71,7 +72,7 @@ def run(
     with run_progress(title, experiment.stop) as progress, run_notices(), compiling_noted():
         summary = runner.run(planned, progress)
     note = read_run(planned.records).note if summary.pilot_rounds else {}
-    console().print(summary_table(summary, experiment.stop, planned.header.data, note.get("estimate")))
+    show_framed(summary_table(summary, experiment.stop, planned.header.data, note.get("estimate")), console())
     print(f"wrote {folder}")
     if strict and summary.end != "target":
         raise typer.Exit(FAILED)

@@ -9,10 +9,11 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.records import Header, RoundRecord
-from fedtempo.experiments.paper_numbers import PILOT_POLICIES, SCHEME
+from fedtempo.experiments.paper_numbers import PILOT_POLICIES
 from fedtempo.experiments.running.results import Run, read_run
 from fedtempo.experiments.settings.config import ChannelConfig, TimesConfig, decode_experiment, for_policy
 from fedtempo.fleet import Fleet
+from fedtempo.policies.registry import traits
 from fedtempo.theory.estimation import BetaOverAlphaEstimate, estimate_beta_over_alpha, estimate_gradient_bounds
 
 LossCurve: TypeAlias = list[tuple[int, float]]  # losses after rounds, where they were evaluated
@@ -100,7 +101,7 @@ def _shared(header: Header) -> _Shared:
 def _pilot_losses(header: Header) -> list[float] | None:
     """Return the losses F_s of the run's own pilots, or of the paper's scheme in its configuration; None if neither."""
     tables = header.config.get("policy", {})
-    for policy in (header.policy, SCHEME):
+    for policy in (header.policy, *(policy for policy in tables if traits(policy).papers)):
         if losses := tables.get(policy, {}).get("losses"):
             return [float(loss) for loss in losses]
     return None

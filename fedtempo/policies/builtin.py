@@ -59,12 +59,12 @@ BUILT_IN: dict[str, Entry] = {
     ),
     "proposed": Entry(
         description="the paper's scheme: pilots, estimates, exact optimum",
-        make=partial(piloted, ProposedOptions), options=ProposedOptions, needs_pilots=True,
+        make=partial(piloted, ProposedOptions), options=ProposedOptions, needs_pilots=True, papers=True,
         colour="#0072B2", dashes=SOLID, marker="circle",
     ),
     "proposed-oracle": Entry(
         description="the same with gradient bounds and β/α known beforehand, no pilots",
-        make=oracle, options=OracleOptions, oracle=True,
+        make=oracle, options=OracleOptions, oracle=True, papers=True,
         colour="#56B4E9", dashes=DASH_DOT_DOT, marker="square",
     ),
     "tempo": Entry(

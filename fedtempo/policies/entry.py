@@ -26,6 +26,7 @@ class Entry:
     biased: bool = False  # its aggregate does not aim at the mean over all data
     asynchronous: bool = False  # it steps while clients are in flight, unless an option or the link forbids it
     ours: bool = False
+    papers: bool = False  # a form of the scheme that the paper proposes, to which its tables compare the others
     colour: str | None = None  # of its curves, as #RRGGBB; None: figures choose
     dashes: Dashes = SOLID
     marker: str = "circle"  # by plotly's names

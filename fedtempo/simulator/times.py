@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedtempo.checks import InputError, Vector, check_choice, check_count, check_nonnegative, check_positive
-from fedtempo.simulator.traces import naming
+from fedtempo.files import read_errors
 
 PARAMETERS = {
     "constant": ("value",),
@@ -71,7 +71,7 @@ def benchmark_times(path: Path | str, num_clients: int, mean_time: float, rng: n
     ``mean_time`` is the mean over the phones of the file, so a client's time does not depend on who else was drawn.
     """
     check_positive("mean_time", mean_time)
-    with naming(path):
+    with read_errors(path):
         slowness = 1 / _read_scores(Path(path))
     phone = rng.integers(slowness.size, size=check_count("num_clients", num_clients))
     return np.asarray((mean_time / slowness.mean() * slowness)[phone])

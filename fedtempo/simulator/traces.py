@@ -1,8 +1,6 @@
 """Links whose rate varies over time: recorded traces, their files, and how long an upload over them takes."""
 
 import csv
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Vector, check_positive, first_violation
+from fedtempo.files import read_errors
 
 PACKET_BITS = 8 * 1500  # what one line of a Mahimahi trace delivers
 BITS_PER_MEGABIT = 1e6
@@ -111,7 +110,7 @@ def read_mahimahi(path: Path | str) -> RateTrace:
 
     As in Mahimahi the trace repeats after the last of these times.
     """
-    with naming(path):
+    with read_errors(path):
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         arrival = _numbers("a packet's time", [(number, line) for number, line in enumerate(lines, 1) if line.strip()])
         if np.any(np.diff(arrival) < 0):
@@ -124,7 +123,7 @@ def read_rate_csv(path: Path | str) -> RateTrace:
 
     A rate holds until the time of the next line, the last one as long as the one before it; then the trace repeats.
     """
-    with naming(path), open(path, encoding="utf-8-sig", newline="") as stream:
+    with read_errors(path), open(path, encoding="utf-8-sig", newline="") as stream:
         rows = csv.reader(stream, strict=True)
         header = [cell.strip() for cell in next(rows, [])]
         if sorted(header) != sorted(CSV_COLUMNS):
@@ -143,23 +142,6 @@ def read_rate_csv(path: Path | str) -> RateTrace:
         if np.any(np.diff(start) <= 0):
             raise InputError(name="time", rule="increase from line to line", got="one that does not")
         return RateTrace.of_rates(start, rate)
-
-
-@contextmanager
-def naming(path: Path | str) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one sentence that names it."""
-    try:
-        yield
-    except UnicodeDecodeError:
-        raise InputError(name=path, rule="be UTF-8 text", got="other bytes") from None
-    except FileNotFoundError:
-        raise InputError(name=path, rule="be a file", got="no such file") from None
-    except OSError as error:
-        raise InputError(name=path, rule="be readable", got=f"{error.strerror}") from None
-    except csv.Error as error:
-        raise InputError(name=path, rule="be CSV", got=f"{error}") from None
-    except InputError as error:
-        raise error.within(path) from None
 
 
 def _numbers(name: str, cells: list[tuple[int, str]]) -> Vector:

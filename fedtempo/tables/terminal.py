@@ -99,8 +99,9 @@ def framed(table: Table, console: Console) -> RenderableType:
     """Return a table in a frame, its title above; a narrow terminal leaves out columns that are dispensable."""
     while True:
         shown = RichTable(title=Text(table.title) if table.title else None, title_justify="left", title_style="bold")
+        shown.show_header = any(column.heading for column in table.columns)
         for column in table.columns:
-            shown.add_column(Text(column.heading), justify=column.align, no_wrap=True)
+            shown.add_column(Text(column.heading), justify=column.align, no_wrap=shown.show_header)
         for place, row in enumerate(table.rows):
             shown.add_row(*(Text(cell.text) for cell in row), style="bold green" if place == table.marked else None)
         last = max(range(len(table.columns)), key=lambda place: table.columns[place].dispensable)

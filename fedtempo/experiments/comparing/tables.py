@@ -7,6 +7,7 @@ from fedtempo.experiments.comparing.cells import factor, has_pilots
 from fedtempo.experiments.comparing.statistics import Target, Times, times_to
 from fedtempo.experiments.paper_numbers import BASELINES_OF_PAPER, SCHEME, SCHEME_WITHOUT_PILOTS, Printed
 from fedtempo.experiments.running.results import Run
+from fedtempo.policies.registry import traits
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, as_cell
 
 INTERVALS = (
@@ -30,7 +31,8 @@ def time_table(
     """
     found = times_to(runs, target, time_limit)
     every = list(found.values())
-    ours = [policy for policy in (SCHEME, SCHEME_WITHOUT_PILOTS) if policy in found] or list(found)[:1]
+    ours = sorted((policy for policy in found if traits(policy).papers), key=lambda policy: found[policy].oracle)
+    ours = ours or list(found)[:1]
     columns: dict[str | Column, Sequence[str | Cell]] = {
         "policy": list(found),
         "seconds": [cells.seconds(times) for times in every],
@@ -73,7 +75,7 @@ def _one() -> Cell:
 
 def _printed(paper: Mapping[str, Printed], policy: str) -> Cell:
     """Return what the paper prints; its scheme stands beside ours, pilots or not."""
-    name = SCHEME if policy == SCHEME_WITHOUT_PILOTS else policy
+    name = SCHEME if traits(policy).papers else policy
     if name not in paper:
         return EMPTY
     printed = paper[name]

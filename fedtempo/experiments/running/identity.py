@@ -11,8 +11,8 @@ from fedtempo.engine.records import Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.settings.config import RENAMED, Experiment, for_policy, make_experiment
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
+from fedtempo.files import read_errors
 from fedtempo.policies.registry import source_of
-from fedtempo.simulator.traces import naming
 
 HASH_LENGTH = 10
 LATER_SETTINGS = ("evaluate_growth",)  # of training
@@ -72,7 +72,7 @@ def canonical(header: Header) -> dict[str, object]:
 def digest_of(name: str) -> str:
     """Return what a file holds, in short."""
     path = Path(name)
-    with naming(path):
+    with read_errors(path):
         status = path.stat()
         return _digest_at(path.absolute(), status.st_mtime_ns, status.st_size)
 

@@ -8,12 +8,20 @@ from importlib.metadata import version
 import msgspec
 import numpy as np
 
-from fedtempo.checks import InputError
+from fedtempo.checks import InputError, near_miss
 from fedtempo.engine.records import FORMAT, Header
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.fleet import Fleet
 from fedtempo.flower.strategy.roster import Roster
 from fedtempo.flower.strategy.settings import StrategySettings
+
+
+def check_header(over: Mapping[str, object] | None) -> None:
+    """Refuse what is no field of a header, before any node is asked."""
+    for name in over or {}:
+        if name not in Header.__struct_fields__:
+            remedy = near_miss(name, Header.__struct_fields__)
+            raise InputError(name="header", rule="have fields of a header of records", got=repr(name), remedy=remedy)
 
 
 def run_header(
@@ -38,7 +46,7 @@ def run_header(
     try:
         header = msgspec.convert(table, Header)
     except msgspec.ValidationError as error:
-        raise InputError(name="header", rule="have fields of a header of records", got=f"others ({error})") from None
+        raise InputError(name="header", rule="have the values of a header", got=f"others ({error})") from None
     stop = {**header.config.get("stop", {}), "max_rounds": num_rounds, **settings.ends}
     return msgspec.structs.replace(
         header,

@@ -32,7 +32,7 @@ from fedtempo.flower.strategy.flower_run import FlowerRun, StartRequest
 from fedtempo.flower.strategy.messenger import LONGEST_POLL_SECONDS, POLL_SECONDS
 from fedtempo.flower.strategy.progress import complete, round_line, round_metrics
 from fedtempo.flower.strategy.roster import Roster, find_roster, named_roster
-from fedtempo.flower.strategy.run_header import run_header
+from fedtempo.flower.strategy.run_header import check_header, run_header
 from fedtempo.flower.strategy.settings import Clock, Evaluator, StrategySettings
 from fedtempo.policies.registry import PolicyLike
 
@@ -87,6 +87,7 @@ class TempoStrategy(Strategy):
     ) -> None:
         """Check the settings; nodes are looked for at the start."""
         check_training_names("TempoStrategy", training)
+        check_header(header)
         ends = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": max_time}
         self.settings = StrategySettings(
             policy=policy,
