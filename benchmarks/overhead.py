@@ -68,7 +68,7 @@ def in_a_run(data: FederatedData, policy: str, *, evaluate: bool) -> tuple[float
         duplicates="physical", evaluate_every=1 if evaluate else 10**6,
     )  # fmt: skip
     timed = Timed(make(policy, PolicySetting(fleet=fleet, cohort_size=COHORT_SIZE)))
-    problem = Problem(data, SoftmaxTrainer(data), fleet, StaticChannel(fleet.compute_time, fleet.upload_time))
+    problem = Problem.of_fleet(data, SoftmaxTrainer(data), fleet, StaticChannel(fleet.compute_time, fleet.upload_time))
     settings = RunSettings(policy=timed, training=training, stop=StopSettings(max_rounds=10**6), seed=0)
     simulation = make_simulation(problem, settings)
     rounds, steps = simulation.rounds(), 60 if evaluate else STEPS

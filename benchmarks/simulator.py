@@ -65,7 +65,7 @@ def simulation(data: FederatedData, setup: str, rounds: int, seed: int = 0):
 
 
 def _static(data: FederatedData, trainer, fleet: Fleet) -> Problem:
-    return Problem(data, trainer, fleet, StaticChannel(fleet.compute_time, fleet.upload_time))
+    return Problem.of_fleet(data, trainer, fleet, StaticChannel(fleet.compute_time, fleet.upload_time))
 
 
 def rounds_per_second(setup: str, rounds: int, seed: int = 0) -> float:

@@ -52,6 +52,7 @@ def tune(
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
     from fedtempo.experiments.ranking import tuning
     from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
+    from fedtempo.experiments.settings.config_file import load_experiment
 
     names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
     check_folders(output)
@@ -60,8 +61,7 @@ def tune(
     if not sizes:
         raise InputError(name="step_sizes", rule="hold at least one step size", got="none")
     space = SearchSpace(
-        config=config,
-        preset=preset or _preset_to_tune(config),
+        experiment=load_experiment(config, preset or _preset_to_tune(config)),
         choices={"step_size": sizes} | ({"cohort_size": cohorts} if cohorts else {}),
         seeds=seed_range(seeds, FIRST_SEED if first_seed is None else first_seed),
         stop=stop,

@@ -82,6 +82,7 @@ class Header(Line, frozen=True, kw_only=True, omit_defaults=True):
     experiment: str
     preset: str | None
     policy: str
+    kind: str = ""  # the policy that its name stands for, where somebody named it otherwise
     seed: int
     config: dict[str, Any]  # the whole configuration, preset and options in it
     files: dict[str, Any] = {}  # in its shape: digests of the files that it names

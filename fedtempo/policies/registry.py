@@ -1,10 +1,8 @@
 """Policies by name: the built-in ones, and a user's own by entry point."""
 
 import difflib
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +13,7 @@ from fedtempo.policies.fixed import FixedSampling, Sampler
 from fedtempo.policies.foreign import UserPolicy, adopt
 from fedtempo.policies.options import NoOptions, read_options
 from fedtempo.policies.policy import Policy, PolicySetting
+from fedtempo.references import is_reference, load, source_file
 
 ENTRY_POINTS = "fedtempo.policies"
 PolicyLike: TypeAlias = str | UserPolicy | Sampler | type  # what ``make`` makes a policy from
@@ -33,29 +32,34 @@ def traits(policy: str) -> Entry:
     """Return the entry of a policy; with defaults where none has this name, such as a policy that is no more."""
     if policy in BUILT_IN:
         return BUILT_IN[policy]
+    if is_reference(policy):
+        return Entry(description=f"from {policy}", make=partial(_imported, policy))
     return available_policies().get(policy) or Entry(description="", make=partial(make, policy))
 
 
 def source_of(policy: str) -> Path | None:
-    """Return the file of a policy that an installed package brings; None for our own, or where there is none."""
-    for point in entry_points(group=ENTRY_POINTS) if policy not in BUILT_IN else ():
-        if point.name == policy:
-            with suppress(ImportError):
-                found = find_spec(point.module)
-                return None if found is None or not found.has_location else Path(str(found.origin))
-    return None
+    """Return the file of a policy that is somebody's own; None for our own, or where there is none."""
+    if is_reference(policy):
+        return source_file(policy)
+    points = entry_points(group=ENTRY_POINTS) if policy not in BUILT_IN else ()
+    return next((source_file(point.value) for point in points if point.name == policy), None)
 
 
 def check_name(policy: str, *, setting: str = "policy") -> str:
-    """Return the name of a policy that there is; ``setting``: what named it."""
+    """Return the name of a policy that there is, or where it is defined; ``setting``: what named it."""
+    if is_reference(policy):
+        load(policy, setting)
+        return policy
     known = available_policies()
     if policy not in known:
         near = difflib.get_close_matches(policy, known, n=1)
-        remedy = f"did you mean {near[0]!r}?" if near else ""
-        if ":" in policy:
-            remedy = "packages name theirs by entry points (docs/simulation.md)"
+        remedy = f"did you mean {near[0]!r}?" if near else "your own is module:Class (docs/simulation.md)"
         raise InputError(name=setting, rule=f"be one of {', '.join(known)}", got=repr(policy), remedy=remedy)
     return policy
+
+
+def _imported(policy: str, setting: PolicySetting) -> Policy:
+    return make(load(policy, "policy"), setting)  # type: ignore[arg-type]
 
 
 def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
@@ -71,7 +75,7 @@ def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
 def make(policy: PolicyLike, setting: PolicySetting) -> Policy:
     """Return a policy from its name, a ready policy, a class that takes the setting, or a function from fleet to q."""
     if isinstance(policy, str):
-        entry = available_policies()[check_name(policy)]
+        entry = traits(check_name(policy))
         try:
             return entry.make(setting)
         except InputError as error:

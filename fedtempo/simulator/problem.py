@@ -1,8 +1,15 @@
 """What is trained and by whom: data, a model that learns from them, a fleet, and how its times change."""
 
-from dataclasses import dataclass
+import os
+import uuid
+import zlib
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
@@ -11,28 +18,115 @@ from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import LocalWork, Parameters, Trainer
 from fedtempo.randomness import stream
-from fedtempo.simulator.channel import Channel
+from fedtempo.simulator.channel import Channel, StaticChannel
 
 BITS_OF_A_PARAMETER = 32
+PLACES = ((0, 0.0), (1, 1.0), (10, 100.0))  # rounds and seconds at which channels are told apart
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Problem:
-    """One federation to train, whatever the policy, the settings of training and the seed."""
+    """One federation to train, whatever the policy, the settings of training and the seed.
 
-    data: FederatedData
-    trainer: Trainer
-    fleet: Fleet  # with nominal times, and gradient bounds of 1, since nobody knows them yet
-    channel: Channel  # how times change from round to round
+    - ``data``: the samples of all clients.
+    - ``model``: "softmax", "lenet5", a function that returns a ``torch.nn.Module``, or a ``Trainer``.
+    - ``compute_time``, ``upload_time``: τ and t of each client, or one for all: the nominal times in seconds, which
+      policies plan with. A ``channel`` may have its own, and gives them where they are left out.
+    - ``download_time``: seconds before computing can start. ``bandwidth_cap``: the most bandwidth of each client's own
+      link. ``total_bandwidth``: f_tot, in the same units.
+    - ``channel``: how times change from round to round, and who is available.
+    - ``device``: where torch trains. ``loss``, ``metric``, ``optimiser``: of a torch module (docs/models.md).
 
-    def __post_init__(self) -> None:
+    ``fleet`` has gradient bounds of 1, since nobody knows them yet. ``trainer`` is made when it is first needed, and
+    anew in another process.
+    """
+
+    def __init__(
+        self,
+        data: FederatedData,
+        model: object = "softmax",
+        *,
+        compute_time: npt.ArrayLike | None = None,
+        upload_time: npt.ArrayLike | None = None,
+        download_time: npt.ArrayLike | None = None,
+        bandwidth_cap: npt.ArrayLike | None = None,
+        total_bandwidth: float = 1.0,
+        channel: Channel | None = None,
+        device: str = "cpu",
+        loss: Callable[..., object] | None = None,
+        metric: Callable[..., object] | None = None,
+        optimiser: str | Callable[..., object] | None = None,
+    ) -> None:
         """Check that the parts fit."""
-        if self.data.num_clients != len(self.fleet):
+        _check_data(data)
+        nominal = _nominal_times(channel, {"compute_time": compute_time, "upload_time": upload_time})
+        fleet = Fleet(
+            data.data_share,
+            np.ones(data.num_clients),
+            **nominal,
+            download_time=download_time,
+            bandwidth_cap=bandwidth_cap,
+            total_bandwidth=total_bandwidth,
+        )
+        self._assemble(data, model, fleet, channel)
+        self.device, self.learning = device, {"loss": loss, "metric": metric, "optimiser": optimiser}
+
+    @classmethod
+    def of_fleet(cls, data: FederatedData, model: object, fleet: Fleet, channel: Channel | None = None) -> "Problem":
+        """Return the problem of a fleet that is there already."""
+        problem = cls.__new__(cls)
+        problem._assemble(data, model, fleet, channel)
+        problem.device, problem.learning = "cpu", {}
+        return problem
+
+    @classmethod
+    def from_file(cls, path: Path | str, preset: str = "paper") -> "Problem":
+        """Return the data, model, times and channel of a configuration under a preset; its other settings are not used.
+
+        The presets are tables of the file; ``paper`` is the file itself.
+        """
+        from fedtempo.experiments.running.problem import problem_of
+        from fedtempo.experiments.settings.config_file import load_experiment
+
+        return problem_of(load_experiment(path, preset))
+
+    def _assemble(self, data: FederatedData, model: object, fleet: Fleet, channel: Channel | None) -> None:
+        if data.num_clients != len(fleet):
             raise InputError(
                 name="the fleet",
                 rule="have a client for each part of the data",
-                got=f"{len(self.fleet)} and {self.data.num_clients}",
+                got=f"{len(fleet)} and {data.num_clients}",
             )
+        self.data, self.model, self.fleet = data, model, fleet
+        self.channel = channel or StaticChannel(fleet.compute_time, fleet.upload_time)
+        self.key, self.made_in = uuid.uuid4().hex, os.getpid()  # by which other processes know it again
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """What trains the model on the data."""
+        return make_trainer(self.model, self.data, device=self.device, **self.learning)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what another process needs: it makes the trainer itself."""
+        return {name: value for name, value in self.__dict__.items() if name != "trainer"}
+
+    def __repr__(self) -> str:
+        """Name the parts."""
+        return f"Problem({self.data.name}, {name_of(self.model)}, {len(self.fleet)} clients)"
+
+    @cached_property
+    def description(self) -> dict[str, object]:
+        """Return what tells this problem from others as plain values; functions are told apart by their names alone."""
+        fleet, seen = self.fleet, [self.channel.at(*place) for place in PLACES]
+        times = (fleet.compute_time, fleet.upload_time, fleet.download_time, fleet.bandwidth_cap)
+        own = {name: name_of(value) for name, value in self.learning.items() if value is not None}
+        return {
+            "data": self.data.checksum(),
+            "model": name_of(self.model),
+            "device": self.device,
+            **own,
+            "fleet": _digest([*times, fleet.data_share, np.array(fleet.total_bandwidth)]),
+            "channel": f"{name_of(self.channel)} {_digest(t for one in seen for t in (one.compute_time, one.upload_time))}",
+        }
 
     def initial_model(self, seed: int) -> Parameters:
         """Return w₀."""
@@ -55,12 +149,50 @@ class Problem:
         return self.trainer.train(self.initial_model(seed)[None], work).largest_gradient_norm
 
 
+def name_of(part: object) -> str:
+    """Return what a part of a problem is called: a name itself, a function or a class by its own, else its class."""
+    if isinstance(part, str):
+        return part
+    named = part if hasattr(part, "__qualname__") else getattr(part, "func", type(part))  # partial has func
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def _check_data(data: object) -> None:
+    """Refuse what Python itself would complain of in its own words."""
+    if not isinstance(data, FederatedData):
+        remedy = "docs/data.md shows how to make one"
+        raise InputError(name="data", rule="be a FederatedData", got=type(data).__name__, remedy=remedy)
+
+
+def _nominal_times(channel: Channel | None, nominal: dict[str, Any]) -> dict[str, Any]:
+    """Return nominal times, which the channel gives where they are left out."""
+    if channel is not None and any(times is None for times in nominal.values()):
+        first = channel.at(0, 0.0)
+        usual = {"compute_time": first.compute_time, "upload_time": first.upload_time}
+        nominal = {name: usual[name] if times is None else times for name, times in nominal.items()}
+    if any(times is None for times in nominal.values()):
+        raise InputError(name="compute_time and upload_time", rule="be given where there is no channel", got="none")
+    return nominal
+
+
+def _digest(arrays: Iterable[npt.NDArray[np.float64] | None]) -> str:
+    return f"{zlib.crc32(b'|'.join(b'' if array is None else array.tobytes() for array in arrays)):08x}"
+
+
 def model_bits(trainer: Trainer) -> float:
     """Return the size of one upload."""
     return float(trainer.num_parameters * BITS_OF_A_PARAMETER)
 
 
-def make_trainer(model: object, data: FederatedData, *, device: str = "cpu") -> Trainer:
+def make_trainer(
+    model: object,
+    data: FederatedData,
+    *,
+    device: str = "cpu",
+    loss: Callable[..., object] | None = None,
+    metric: Callable[..., object] | None = None,
+    optimiser: str | Callable[..., object] | None = None,
+) -> Trainer:
     """Return the trainer of a model: its name, a function that makes a torch module, or a trainer of one's own."""
     if model == "softmax":
         from fedtempo.learning.softmax import SoftmaxTrainer

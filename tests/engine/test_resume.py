@@ -106,7 +106,7 @@ class Case:
         """Return the run at its start; ``again``: as another process would, which does not know w₀."""
         usual = {"cohort_size": 3, "local_steps": 4, "step_size": 0.03, "schedule": "constant", "evaluate_every": 3}
         training = TrainingSettings(**usual | self.training)
-        problem = Problem(DATA, make_trainer("softmax", DATA), FLEET, CHANNELS[self.channel])
+        problem = Problem.of_fleet(DATA, make_trainer("softmax", DATA), FLEET, CHANNELS[self.channel])
         settings = RunSettings(
             policy=self.policy, options=self.options, training=training, stop=StopSettings(**self.stop), seed=SEED
         )

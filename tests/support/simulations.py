@@ -37,7 +37,7 @@ def loop_of(data, times, policy, *, channel=None, rounds=7, seed=0, options=None
         policy=policy, options=options or {}, seed=seed, stop=StopSettings(max_rounds=rounds),
         training=TrainingSettings(**{"cohort_size": 3, "local_steps": 5} | training),
     )  # fmt: skip
-    return make_simulation(Problem(data, trainer or SoftmaxTrainer(data), fleet, channel), settings)
+    return make_simulation(Problem.of_fleet(data, trainer or SoftmaxTrainer(data), fleet, channel), settings)
 
 
 def simulation(data, times, policy, **more):

@@ -23,7 +23,7 @@ from fedtempo.experiments.paper_numbers import (
 from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.running.results import Run
-from fedtempo.experiments.settings.config import Experiment, for_policy
+from fedtempo.experiments.settings.config import FileExperiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.fleet import Fleet
 from fedtempo.policies.fixed import FixedSampling
@@ -42,7 +42,7 @@ class SetupRuns:
     """The runs of one setup, and what those of uniform and weighted sampling led to."""
 
     setup: PaperSetup
-    experiment: Experiment  # with the β/α that was found
+    experiment: FileExperiment  # with the β/α that was found
     runs: list[Run]
     best_cohort: int  # K that the theory names, that of the setup where it names none
     with_best_cohort: list[Run]
@@ -151,7 +151,7 @@ def _round_times(found: SetupRuns) -> Table:
     return round_time_table(found.runs, sampling, training)
 
 
-def _sampling_prob(experiment: Experiment, fleet: Fleet, run: Run) -> Vector | None:
+def _sampling_prob(experiment: FileExperiment, fleet: Fleet, run: Run) -> Vector | None:
     """Return the q that a run drew from, as its records say or its policy; None where it had none."""
     if "sampling_prob" in run.note:
         return np.array(run.note["sampling_prob"])

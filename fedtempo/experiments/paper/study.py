@@ -12,7 +12,7 @@ from fedtempo.experiments.paper_numbers import CONFIGS
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.planned import PlannedRun, plan_runs
 from fedtempo.experiments.running.results import Run, code_of
-from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, FileExperiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.tables.commands import command_line
@@ -35,7 +35,7 @@ class Study:
         """Whether runs are those of the paper: under other presets policies differ in more than who trains."""
         return self.preset == DEFAULT_PRESET
 
-    def experiment(self, setup: str, over: SettingsTable | None = None) -> Experiment:
+    def experiment(self, setup: str, over: SettingsTable | None = None) -> FileExperiment:
         """Return the experiment of a setup."""
         path = self.configs / f"{setup}.toml"
         if not path.exists():

@@ -10,9 +10,10 @@ from typing import Literal
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparing.statistics import Target, Times, times_to
 from fedtempo.experiments.running.grid import Execution, run_grid
-from fedtempo.experiments.running.planned import PlannedRun, plan_runs
+from fedtempo.experiments.running.planned import PlannedRun, Policies, by_name, plan_runs
 from fedtempo.experiments.running.results import Run
-from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.changes import changed
+from fedtempo.experiments.settings.config import Experiment
 from fedtempo.experiments.settings.decode import SettingsTable, merged
 
 FIRST_SEED = 1000  # of tuning: comparisons use others
@@ -21,15 +22,14 @@ LARGEST_STEP = 3.0  # times beyond the edge of what was tried
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class SearchSpace:
-    """Where candidates come from: a configuration, and what is tried over it."""
+    """Where candidates come from: an experiment, and what is tried over it."""
 
-    config: Path
-    preset: str
+    experiment: Experiment
     choices: Mapping[str, Sequence[float]]  # values for each setting of training
     seeds: Sequence[int]
-    stop: SettingsTable  # targets and limits in place of the configuration's
+    stop: SettingsTable  # targets and limits in place of the experiment's
     root: Path  # folder of the records
-    worlds: Sequence[SettingsTable] = ({},)  # tables that lie over the configuration, such as other draws of the data
+    worlds: Sequence[SettingsTable] = ({},)  # tables that lie over the experiment, such as other draws of the data
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,18 +91,17 @@ class Edge:
         return f"{tried}; try {self.beyond:g} too"
 
 
-def candidates(policies: Sequence[str], space: SearchSpace) -> list[Candidate]:
+def candidates(policies: Policies, space: SearchSpace) -> list[Candidate]:
     """Return every policy with every choice of settings, in every world."""
     found = []
-    for policy, values in product(policies, product(*space.choices.values())):
+    for (name, policy), values in product(by_name(policies).items(), product(*space.choices.values())):
         choice = dict(zip(space.choices, values, strict=True))
-        own: dict[str, object] = {"policy": {policy: {"training": choice}}}
+        own: dict[str, object] = {"policy": {name: {"training": choice}}}
         runs = []
         for world in space.worlds:
             over = merged(world, own | ({"stop": space.stop} if space.stop else {}))
-            experiment = load_experiment(space.config, space.preset, over=over)
-            runs += plan_runs(experiment, [policy], space.seeds, space.root)
-        found.append(Candidate(policy, choice, runs[0].training, runs))
+            runs += plan_runs(changed(space.experiment, over), {name: policy}, space.seeds, space.root)
+        found.append(Candidate(name, choice, runs[0].training, runs))
     return found
 
 

@@ -20,7 +20,7 @@ from fedtempo.experiments.ranking.candidates import (
 from fedtempo.experiments.ranking.setup_grids import GRIDS, Choices
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.problem import load_data
-from fedtempo.experiments.settings.config import Experiment
+from fedtempo.experiments.settings.config import FileExperiment
 from fedtempo.experiments.settings.decode import SettingsTable
 
 CHANNELS = ("static", "fading", "fading-unknown", "absences", "traces")
@@ -38,8 +38,7 @@ class Contest:
     setup: str
     channel: str
     regime: str
-    config: Path
-    experiment: Experiment  # of the configuration, before a draw of its world
+    experiment: FileExperiment  # of the configuration, before a draw of its world
     trace_files: tuple[str, ...]  # of the channel traces
     records: Path
 
@@ -104,8 +103,7 @@ class Contest:
     ) -> list[Candidate]:
         """Return policies under choices of settings in draws of the world, for a part of the time limit."""
         space = SearchSpace(
-            config=self.config,
-            preset=self.experiment.preset,
+            experiment=self.experiment,
             choices=choices,
             seeds=seeds,
             stop={"target_loss": self.target.loss, "max_time": part * GRIDS[self.setup].time_limit},

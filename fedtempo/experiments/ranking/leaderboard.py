@@ -94,7 +94,6 @@ def contests_of(request: LeaderboardRequest) -> list[Contest]:
             setup=setup,
             channel=channel,
             regime=regime,
-            config=request.configs / f"{setup}.toml",
             experiment=experiments[setup],
             trace_files=files,
             records=request.records,

@@ -10,6 +10,7 @@ from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.ranking.candidates import Edge, SearchSpace, Trial, best_of, candidates, edges_of, try_out
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
+from fedtempo.experiments.running.planned import Policies, by_name
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.decode import to_toml
 from fedtempo.tables.document import Document, Items
@@ -51,15 +52,16 @@ class Tuning:
             policy: {"training": {"step_size": used.step_size, "cohort_size": used.cohort_size}}
             for policy, used in ((policy, trial.candidate.training) for policy, trial in self.best.items())
         }
-        preset = self.experiment.preset
-        return to_toml({"policy": chosen} if preset == DEFAULT_PRESET else {"presets": {preset: {"policy": chosen}}})
+        preset, table = self.experiment.preset, {"policy": chosen}
+        return to_toml(table if preset in (None, DEFAULT_PRESET) else {"presets": {str(preset): table}})
 
     def _start(self) -> str:
         """Say what was tuned: the preset, seeds and limits."""
         first = self.trials[0].runs
         seeds = ", ".join(dict.fromkeys(str(run.seed) for run in first))
+        preset = "" if self.experiment.preset is None else f", preset {self.experiment.preset}"
         return (
-            f"{self.experiment.name}, preset {self.experiment.preset}, to {self.target}, seeds {seeds}, for at most "
+            f"{self.experiment.name}{preset}, to {self.target}, seeds {seeds}, for at most "
             f"{limits_in_words(first[0].header.config['stop'])}. Settings that were not tried:"
         )
 
@@ -75,11 +77,11 @@ class Tuning:
         return [f"{', '.join(policies)}: {fixed}" for fixed, policies in policies_with.items()]
 
 
-def tune(policies: Sequence[str], space: SearchSpace, execution: Execution) -> Tuning:
+def tune(policies: Policies, space: SearchSpace, execution: Execution) -> Tuning:
     """Try every choice of settings for every policy: fewest runs that miss the target, then the shortest mean time."""
     tried = candidates(policies, space)
     experiment = tried[0].runs[0].experiment
     target = target_of(experiment)
-    warn_first(experiment, policies)
+    warn_first(experiment, by_name(policies))
     trials = try_out(experiment.name, tried, execution)
     return Tuning(experiment, target, trials, best_of(trials, target), edges_of(trials, target))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 from fedtempo.engine import headers
 from fedtempo.engine.records import Header
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.settings.config import RENAMED, Experiment, for_policy, make_experiment
+from fedtempo.experiments.settings.config import RENAMED, Experiment, FileExperiment, for_policy, make_experiment
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
+from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.files import read_errors
 from fedtempo.policies.registry import source_of
 
@@ -23,7 +25,10 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
 
     Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
     """
-    sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
+    if isinstance(experiment, ProblemExperiment):
+        sections = {"problem": experiment.problem.description, "stop": asdict(experiment.stop)}
+    else:
+        sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
     used = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
 
@@ -31,6 +36,8 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
 def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:
     """Return, in the shape of the settings, what each file holds that they name; {} if they name none."""
     found: dict[str, dict[str, object]] = {}
+    if not isinstance(experiment, FileExperiment):
+        return found
     if experiment.times.compute_scores is not None:
         found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
     if experiment.channel.kind == "traces":
@@ -46,17 +53,17 @@ def folder_name(policy: str, seed: int, settings: SettingsTable, files: Settings
     own = [] if (source := source_of(policy)) is None else [digest_of(str(source))]
     identity = [_with_first_names(merged(settings, files)), policy, seed, *own]
     key = json.dumps(identity, sort_keys=True, default=str)
-    return f"{policy}-seed{seed}-{hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]}"
+    name = re.sub(r"[^\w.+-]", "_", policy)  # whatever somebody calls it
+    return f"{name}-seed{seed}-{hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]}"
 
 
 def _with_first_names(settings: SettingsTable) -> dict[str, object]:
     """Return settings under the names that they had first: folders that were named by them are still found."""
     found = dict(settings)
     for section, names in RENAMED.items():
-        first = {new: old for old, new in names.items()}
-        found[section] = {
-            first.get(name, name): value for name, value in checked_table(section, found[section]).items()
-        }
+        first, settings = {new: old for old, new in names.items()}, checked_table(section, found.get(section, {}))
+        if settings:
+            found[section] = {first.get(name, name): value for name, value in settings.items()}
     return found
 
 

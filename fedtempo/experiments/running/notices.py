@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fedtempo.engine.records import RunNotice
 from fedtempo.experiments.running.problem import load_data
-from fedtempo.experiments.settings.config import Experiment, for_policy
+from fedtempo.experiments.settings.config import Experiment, FileExperiment, for_policy
 from fedtempo.policies.proposed import PilotOptions
 from fedtempo.policies.registry import traits
 
@@ -20,6 +20,8 @@ def warn_first(experiment: Experiment, policies: Iterable[str]) -> None:
 
 def data_notice(experiment: Experiment) -> str | None:
     """Say that the data are not the whole set that the experiment names, None where they are."""
+    if not isinstance(experiment, FileExperiment):
+        return None
     data, kind = load_data(experiment.data), experiment.data.kind
     if data.complete:
         return None

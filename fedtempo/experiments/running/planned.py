@@ -1,21 +1,29 @@
 """Runs that are asked for: each made once, where it is asked for, with all that whoever computes it needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
 
 from fedtempo.checks import InputError
+from fedtempo.data.federation import FederatedData
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.identity import file_digests, folder_name, settings_of
 from fedtempo.experiments.running.problem import load_data
 from fedtempo.experiments.running.provenance import made_with
-from fedtempo.experiments.settings.config import DataConfig, Experiment, for_policy
+from fedtempo.experiments.settings.config import Experiment, FileExperiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
+from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.policies.options import read_options
-from fedtempo.policies.registry import check_name, traits
+from fedtempo.policies.registry import PolicyLike, check_name, traits
 from fedtempo.simulator.simulation import RunSettings
+
+# By name, or by what records are to call them.
+Policies: TypeAlias = Sequence[str] | Mapping[str, PolicyLike]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -54,37 +62,48 @@ def plan_run(experiment: Experiment, policy: str, seed: int, folder: Path) -> Pl
     return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder)
 
 
-def plan_runs(experiment: Experiment, policies: Sequence[str], seeds: Sequence[int], root: Path) -> list[PlannedRun]:
+def plan_runs(experiment: Experiment, policies: Policies, seeds: Sequence[int], root: Path) -> list[PlannedRun]:
     """Return the runs of some policies over some seeds, each in a folder below ``root`` that is named by what it is.
 
     Their headers leave out other policies' options, which these runs do not depend on.
     """
     root, files, found = root.absolute(), file_digests(experiment), []
-    for policy in policies:
-        own = {name: options for name, options in experiment.policy.items() if name == policy}
+    for name, policy in by_name(policies).items():
+        own = {other: options for other, options in experiment.policy.items() if other == name}
         table = {**experiment.table, "policy": own}
-        settings = run_settings(experiment, policy, seed=0)
+        settings = run_settings(experiment, name, 0, policy)
         identity = settings_of(experiment, settings.training, settings.options)
+        header = make_header(experiment, name, 0, table=table, files=files)
+        header = msgspec.structs.replace(header, kind=policy if isinstance(policy, str) and policy != name else "")
         for seed in seeds:
             run = PlannedRun(
                 experiment=experiment,
                 settings=replace(settings, seed=seed),
-                header=make_header(experiment, policy, seed, table=table, files=files),
-                folder=root / folder_name(policy, seed, identity, files),
+                header=msgspec.structs.replace(header, seed=seed),
+                folder=root / folder_name(name, seed, identity, files),
             )
             found.append(run)
     return found
 
 
-def run_settings(experiment: Experiment, policy: str, seed: int) -> RunSettings:
-    """Return what an experiment has to say of one run; options that its policy does not take are refused."""
-    training, options = for_policy(experiment, check_name(policy))
-    if (kind := traits(policy).options) is not None:
+def by_name(policies: Policies) -> Mapping[str, PolicyLike]:
+    """Return policies by the names that records call them."""
+    return policies if isinstance(policies, Mapping) else {name: name for name in policies}
+
+
+def run_settings(experiment: Experiment, name: str, seed: int, policy: PolicyLike | None = None) -> RunSettings:
+    """Return what an experiment has to say of one run; options that its policy does not take are refused.
+
+    ``policy``: what the name stands for, where it is not a policy's own.
+    """
+    made_of = name if policy is None else policy
+    training, options = for_policy(experiment, name)
+    if isinstance(made_of, str) and (kind := traits(check_name(made_of)).options) is not None:
         try:
             read_options(kind, options)
         except InputError as error:
-            raise error.within(f"policy {policy}") from None
-    return RunSettings(policy=policy, training=training, stop=experiment.stop, seed=seed, options=options)
+            raise error.within(f"policy {name}") from None
+    return RunSettings(policy=made_of, training=training, stop=experiment.stop, seed=seed, options=options)
 
 
 def make_header(
@@ -99,7 +118,7 @@ def make_header(
 
     ``table``: the configuration where it is not the experiment's; ``files``: what its files hold, where it is known.
     """
-    name, checksum, samples = _facts_of(experiment.data)
+    name, checksum, samples = _facts_of(experiment)
     return Header(
         format=FORMAT,
         experiment=experiment.name,
@@ -115,8 +134,14 @@ def make_header(
     )
 
 
-@cache
-def _facts_of(config: DataConfig) -> tuple[str, str, list[int]]:
+def _facts_of(experiment: Experiment) -> tuple[str, str, list[int]]:
     """Return what headers hold of the data: their name, their checksum, and how many samples each client has."""
-    data = load_data(config)
+    if isinstance(experiment, ProblemExperiment):
+        return _facts(experiment.problem.data)
+    assert isinstance(experiment, FileExperiment)
+    return _facts(load_data(experiment.data))
+
+
+@lru_cache(maxsize=4)
+def _facts(data: FederatedData) -> tuple[str, str, list[int]]:
     return data.name, data.checksum(), data.sizes.tolist()

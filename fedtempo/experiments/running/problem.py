@@ -1,5 +1,6 @@
 """From an experiment to its problem: the one place where data, model, fleet and channel are put together."""
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from fedtempo.experiments.settings.config import (
     ChannelConfig,
     DataConfig,
     Experiment,
+    FileExperiment,
     ModelConfig,
     TimesConfig,
 )
+from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
 from fedtempo.randomness import stream
@@ -32,6 +35,9 @@ def problem_of(experiment: Experiment, *, model_bits: float | None = None) -> Pr
 
     ``model_bits``: the size of an upload, where it is not that of the model.
     """
+    if isinstance(experiment, ProblemExperiment):
+        return _as_made_here(experiment.problem)
+    assert isinstance(experiment, FileExperiment)
     times, channel = experiment.times, experiment.channel
     names = [] if times.compute_scores is None else [times.compute_scores]
     names += channel.traces if channel.kind == "traces" else ()
@@ -51,7 +57,19 @@ def _problem(
     trainer = load_trainer(model, data)
     bits = bits_of(trainer) if model_bits is None else model_bits
     fleet, varying = _fleet_and_channel(times, channel, load_data(data), bits)
-    return Problem(load_data(data), trainer, fleet, varying)
+    return Problem.of_fleet(load_data(data), trainer, fleet, varying)
+
+
+_from_elsewhere: dict[str, Problem] = {}
+
+
+def _as_made_here(problem: Problem) -> Problem:
+    """Return a problem, or what came before of it from another process: runs in one process share its trainer."""
+    if problem.made_in == os.getpid():
+        return problem
+    if problem.key not in _from_elsewhere:
+        _from_elsewhere.clear()  # a grid has one problem, and data may be large
+    return _from_elsewhere.setdefault(problem.key, problem)
 
 
 @cache

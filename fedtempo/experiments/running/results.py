@@ -50,7 +50,7 @@ class Run:
     @property
     def oracle(self) -> bool:
         """Whether its policy takes pilots for granted: that it has none is then no merit."""
-        return traits(self.header.policy).oracle
+        return traits(self.header.kind or self.header.policy).oracle
 
     @property
     def time_limit(self) -> float | None:

@@ -89,20 +89,26 @@ class ChannelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """One experiment under one preset; policies and seeds are chosen when it is run."""
+    """What is asked for of a problem, whatever the problem; policies and seeds are chosen when it is run."""
 
     name: str
+    training: TrainingSettings
+    stop: StopSettings
+    # Options of each policy; [policy.X.training] goes over training.
+    policy: Mapping[str, SettingsTable] = field(default_factory=dict)
+    preset: str | None = DEFAULT_PRESET  # that made it; no setting of the file
+    table: SettingsTable = field(default_factory=dict, repr=False)  # that it was made from; no setting either
+    path: Path | None = None  # of its file; no setting either
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileExperiment(Experiment):
+    """An experiment of a file, which describes the problem too, under one preset."""
+
     data: DataConfig
     model: ModelConfig
     times: TimesConfig
-    training: TrainingSettings
-    stop: StopSettings
     channel: ChannelConfig = field(default_factory=ChannelConfig)
-    # Options of each policy; [policy.X.training] goes over training.
-    policy: Mapping[str, SettingsTable] = field(default_factory=dict)
-    preset: str = DEFAULT_PRESET  # that made it; no setting of the file
-    table: SettingsTable = field(default_factory=dict, repr=False)  # that it was made from; no setting either
-    path: Path | None = None  # of its file; no setting either
 
     def __post_init__(self) -> None:
         """Check that upload times come from one place."""
@@ -118,7 +124,7 @@ class Experiment:
             raise InputError(name="times: either upload or uplink_mbps", rule="be given", got="both or neither")
 
 
-def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> FileExperiment:
     """Return the experiment of a plain table; files that it names are looked for where the command was given."""
     experiment = decode_experiment(table, preset)
     known = available_policies()
@@ -129,10 +135,10 @@ def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Exper
     return experiment
 
 
-def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> Experiment:
+def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> FileExperiment:
     """Return the experiment of a plain table, whose policies may be ones that this machine does not have."""
     table = with_current_names(table)
-    return decode(Experiment, table, preset=preset, table=table, path=None)
+    return decode(FileExperiment, table, preset=preset, table=table, path=None)
 
 
 def with_current_names(table: SettingsTable) -> dict[str, object]:

@@ -6,11 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedtempo.checks import InputError, near_miss
-from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, make_experiment, with_current_names
+from fedtempo.experiments.settings.config import (
+    DEFAULT_PRESET,
+    Experiment,
+    FileExperiment,
+    decode_experiment,
+    make_experiment,
+    with_current_names,
+)
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 
 
-def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None) -> Experiment:
+def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None) -> FileExperiment:
     """Return the experiment of a file under a preset.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
@@ -21,11 +28,18 @@ def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: Set
     try:
         table = _under_preset(table, preset)
         if over:
-            table = _with_changes(table, with_current_names(over))
+            table = with_changes(table, with_current_names(over))
         experiment = make_experiment(table, preset)
     except InputError as error:
         raise error.within(path) from None
     return _with_paths(experiment, Path(path))
+
+
+def changed_file_experiment(experiment: Experiment, over: SettingsTable) -> FileExperiment:
+    """Return an experiment that was read from a file with other settings over its own."""
+    table = with_changes(experiment.table, with_current_names(over))
+    changed = decode_experiment(table, experiment.preset or DEFAULT_PRESET)  # whose policies may be somebody's own
+    return changed if experiment.path is None else _with_paths(changed, experiment.path)
 
 
 def has_preset(path: Path | str, preset: str) -> bool:
@@ -54,7 +68,7 @@ def _under_preset(table: dict[str, object], preset: str) -> dict[str, object]:
     return merged(with_current_names(table), with_current_names(over))
 
 
-def _with_changes(table: SettingsTable, over: SettingsTable) -> dict[str, object]:
+def with_changes(table: SettingsTable, over: SettingsTable) -> dict[str, object]:
     """Return a table with another over it, whose targets and limits replace all of theirs."""
     stop, asked = checked_table("stop", table.get("stop", {})), over.get("stop", {})
     for kind in ("target_", "max_"):
@@ -63,7 +77,7 @@ def _with_changes(table: SettingsTable, over: SettingsTable) -> dict[str, object
     return merged({**table, "stop": stop}, over)
 
 
-def _with_paths(experiment: Experiment, path: Path) -> Experiment:
+def _with_paths(experiment: FileExperiment, path: Path) -> FileExperiment:
     """Return an experiment that knows its file, and where the files are that it names."""
 
     def beside(name: str) -> str:

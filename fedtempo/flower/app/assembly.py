@@ -10,7 +10,7 @@ from fedtempo.engine.headers import as_table
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.planned import make_header
 from fedtempo.experiments.running.problem import load_data, load_trainer, problem_of
-from fedtempo.experiments.settings.config import Experiment, for_policy
+from fedtempo.experiments.settings.config import FileExperiment, for_policy
 from fedtempo.experiments.settings.decode import merged
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.simulator.problem import Problem, model_bits
@@ -21,7 +21,7 @@ class AppSetup:
     """A run of the ready app, on the server or on a node."""
 
     config: RunConfig
-    experiment: Experiment
+    experiment: FileExperiment
     training: TrainingSettings  # that the policy trains with
     options: Mapping[str, object]  # of the policy
     problem: Problem
@@ -41,7 +41,7 @@ def data_of(run_config: Mapping[str, UserConfigValue]) -> FederatedData:
     return load_data(RunConfig.read(run_config).read_experiment().data)
 
 
-def assemble(experiment: Experiment, ballast: int = 0) -> Problem:
+def assemble(experiment: FileExperiment, ballast: int = 0) -> Problem:
     """Return data, trainer and fleet of an experiment whose uploads carry so many bytes beside the model.
 
     Where upload times follow from rates, they are those of the whole upload.

@@ -23,7 +23,7 @@ import msgspec
 from flwr.app import UserConfigValue
 
 from fedtempo.checks import InputError
-from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, make_experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, FileExperiment, make_experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.link.remote import RemoteLink
 from fedtempo.flower.strategy.settings import Clock
@@ -60,7 +60,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
         table: dict[str, UserConfigValue] = msgspec.to_builtins(self)
         return table
 
-    def read_experiment(self) -> Experiment:
+    def read_experiment(self) -> FileExperiment:
         """Return the experiment."""
         return _read(self.experiment, self.config, self.preset)
 
@@ -77,5 +77,5 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
 
 
 @cache
-def _read(table: str, path: str, preset: str) -> Experiment:
+def _read(table: str, path: str, preset: str) -> FileExperiment:
     return make_experiment(json.loads(table), preset) if table else load_experiment(path, preset)

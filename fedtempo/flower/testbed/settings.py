@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedtempo.checks import InputError, check_count, check_positive
-from fedtempo.experiments.settings.config import Experiment, make_experiment
+from fedtempo.experiments.settings.config import FileExperiment, make_experiment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +27,6 @@ class TestbedSettings:
             raise InputError(name="tc", rule="have a network namespace for each node", got="none", remedy="add {netns}")
 
     @property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> FileExperiment:
         """The experiment."""
         return make_experiment(self.table)

@@ -150,7 +150,8 @@ class _Names:
 def _settings(run: PlannedRun) -> dict[str, str]:
     """Return in what the runs of one policy and seed may differ: training, and the draw of the data."""
     training = {name: str(value) for name, value in asdict(run.training).items()}
-    return training | {"draw": str(run.experiment.data.seed)}
+    data = run.header.config.get("data", {})
+    return training | {"draw": str(data.get("seed", 0))}
 
 
 def _place(run: PlannedRun) -> str | None:

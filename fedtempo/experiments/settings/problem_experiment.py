@@ -1,0 +1,40 @@
+"""Experiments on a problem that was made in Python: its settings come from keyword arguments, not from a file."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from fedtempo.checks import InputError, near_miss
+from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.experiments.settings.config import Experiment
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
+from fedtempo.simulator.problem import Problem, name_of
+
+SECTIONS = ("training", "stop", "policy")  # of its table that can be set
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
+class ProblemExperiment(Experiment):
+    """An experiment on a problem of somebody's own."""
+
+    problem: Problem
+
+
+def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExperiment:
+    """Return the experiment with some settings: the tables training, stop and policy, as a file has them."""
+    for section in settings:
+        if section not in SECTIONS:
+            raise InputError(section, "be a setting of a run", repr(section), near_miss(section, SECTIONS))
+    training = decode(TrainingSettings, settings.get("training", {}), "training")
+    stop = decode(StopSettings, settings.get("stop", {}), "stop")
+    own = checked_table("policy", settings.get("policy", {}))
+    policy = {name: checked_table(f"policy.{name}", options) for name, options in own.items()}
+    description: Mapping[str, object] = {"problem": problem.description, "times": {}}
+    return ProblemExperiment(
+        name=name_of(problem.model).rpartition(":")[2],
+        training=training,
+        stop=stop,
+        policy=policy,
+        preset=None,
+        table={**description, **merged({"training": asdict(training), "stop": asdict(stop)}, settings)},
+        problem=problem,
+    )
