@@ -22,7 +22,7 @@ from joblib import Parallel, delayed
 from fedtempo.engine.loop import DivergedError
 from fedtempo.experiments.ranking.contest import LOOKS_APART
 from fedtempo.experiments.ranking.setup_grids import GRIDS
-from fedtempo.experiments.running.runner import one_thread, simulation_of
+from fedtempo.experiments.running.runner import ready, simulation_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.policies.tempo import constants
 
@@ -40,7 +40,7 @@ def outcome(
         "stop": {"max_time": limit},
     }  # fmt: skip
     experiment = load_experiment(CONFIGS / f"{setup}.toml", "best", over=over)
-    with one_thread(experiment), changed(variant), suppress(DivergedError):
+    with ready(experiment), changed(variant), suppress(DivergedError):
         simulation = simulation_of(experiment, policy, seed)
         updates = 0
         for record in simulation.rounds():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedtempo.experiments.running.runner import one_thread, simulation_of
+from fedtempo.experiments.running.runner import ready, simulation_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 from fedtempo.tables.table import Table
@@ -57,7 +57,7 @@ def seconds(form: Form, draw: int, step_size: float) -> tuple[float, float]:
         "stop": {"target_loss": TARGET_LOSS, "max_time": MOST_SECONDS},
     }  # fmt: skip
     experiment = load_experiment(CONFIG, "best", over=over)
-    with one_thread(experiment):
+    with ready(experiment):
         simulation = simulation_of(experiment, form.policy, draw)
         records = list(simulation.rounds())
     share = simulation.policy.fleet.data_share if form.policy == "tempo" else None

@@ -15,7 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
-from fedtempo.experiments.running.runner import one_thread, simulation_of
+from fedtempo.experiments.running.runner import ready, simulation_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file
 from fedtempo.tables.table import Table
@@ -45,7 +45,7 @@ def seconds(draw: int, compute: float, steps: int, momentum: float, step_size: f
             "policy": {"tempo": {"choose_local_steps": choose}},
         },
     )  # fmt: skip
-    with one_thread(experiment):
+    with ready(experiment):
         simulation = simulation_of(experiment, "tempo", SEED)
         try:
             for _ in simulation.rounds():

@@ -166,10 +166,17 @@ def run_tasks() -> None:
             print(f"{name} ended with code {code}", file=sys.stderr)
 
 
+def finite(value: object) -> object:
+    """Return a value with None for whatever is no finite number, as records have it since format 2."""
+    if isinstance(value, list):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
 def plain(line: dict[str, object]) -> dict[str, object]:
     """Return a line without what it was made with; settings by their present names."""
     if "header" not in line:
-        return line
+        return {name: finite(value) for name, value in line.items()}
     header = {name: value for name, value in line["header"].items() if name not in ORIGIN}
     return {"header": renamed(header)}
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg.cython_blas  # noqa: F401 - numba loads it at will: loaded here, so that its threads can be limited
-from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError, Vector, check_seed
 from fedtempo.data.federation import FederatedData
@@ -15,6 +13,7 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import RoundRecord, Summary
 from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
 from fedtempo.fleet import Fleet
+from fedtempo.learning.threads import one_thread
 from fedtempo.learning.trainer import Parameters
 from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy
@@ -131,9 +130,9 @@ def _fleet(
 
 
 def _run(problem: Problem, settings: RunSettings) -> RunResult:
-    """Run to the end, with one thread: sums then have one order."""
+    """Run to the end."""
     records: list[RoundRecord] = []
-    with threadpool_limits(limits=1):
+    with one_thread():
         simulation = make_simulation(problem, settings)
         try:
             records.extend(simulation.rounds())

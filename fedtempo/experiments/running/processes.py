@@ -12,8 +12,7 @@ from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RoundRecord, RunNotice
 from fedtempo.engine.run import ctrl_c
 from fedtempo.experiments.running.planned import PlannedRun
-from fedtempo.experiments.running.problem import problem_of
-from fedtempo.experiments.running.runner import one_thread, run
+from fedtempo.experiments.running.runner import ready, run
 from fedtempo.simulator.simulation import make_simulation
 
 
@@ -52,8 +51,8 @@ def compute(planned: PlannedRun, asked_by: int) -> Path:
 
 def _compile(planned: PlannedRun) -> None:
     """Run one round here: the kernels are then compiled once, and found by all workers."""
-    with one_thread(planned.experiment), suppress(DivergedError):
-        next(make_simulation(problem_of(planned.experiment), planned.settings).rounds())
+    with ready(planned.experiment) as problem, suppress(DivergedError):
+        next(make_simulation(problem, planned.settings).rounds())
 
 
 @contextmanager

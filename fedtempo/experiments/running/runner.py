@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from threadpoolctl import threadpool_limits
-
 from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord, Summary
 from fedtempo.engine.run import Progress, run_into
@@ -13,6 +11,8 @@ from fedtempo.experiments.running.identity import canonical
 from fedtempo.experiments.running.planned import PlannedRun, run_settings
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.settings.config import Experiment
+from fedtempo.learning.threads import one_thread
+from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulation import make_simulation
 
 
@@ -22,8 +22,8 @@ def no_progress(loop: Loop, record: RoundRecord) -> None:
 
 def run(planned: PlannedRun, progress: Progress = no_progress) -> Summary:
     """Run into the folder, or go on where an earlier call was stopped; return the summary."""
-    with one_thread(planned.experiment):
-        simulation = make_simulation(problem_of(planned.experiment), planned.settings)
+    with ready(planned.experiment) as problem:
+        simulation = make_simulation(problem, planned.settings)
         return run_into(RunFolder(planned.folder, planned.header, canonical), simulation, progress)
 
 
@@ -33,8 +33,8 @@ def simulation_of(experiment: Experiment, policy: str, seed: int) -> Loop:
 
 
 @contextmanager
-def one_thread(experiment: Experiment) -> Iterator[None]:
-    """Let one thread do all products: sums then have one order, however many runs share the machine."""
-    problem_of(experiment)  # loads libraries, before their threads can be limited
-    with threadpool_limits(limits=1):
-        yield
+def ready(experiment: Experiment) -> Iterator[Problem]:
+    """Yield the problem of an experiment, and let one thread do all its products."""
+    problem = problem_of(experiment)  # loads libraries, before their threads can be limited
+    with one_thread():
+        yield problem

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from threadpoolctl import threadpool_limits
 
 from fedtempo.engine.clients import Start
 from fedtempo.flower.app.assembly import AppSetup, data_of, read_setup
@@ -24,6 +23,7 @@ from fedtempo.flower.strategy.messages import (
     PARTITION,
     Instructions,
 )
+from fedtempo.learning.threads import one_thread
 from fedtempo.learning.trainer import NO_BUFFERS, LocalResult, Parameters
 from fedtempo.simulator.workers import LocalWorkers, Work
 
@@ -44,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
     asked = Instructions.read(message.content.config_records[CONFIG])
     setup, model = read_setup(context.run_config), unpack(message)
     began = time.time()
-    with threadpool_limits(limits=1):
+    with one_thread():
         result = _train(setup, asked, model)
     metrics = {
         LARGEST_GRADIENT_NORM: float(result.largest_gradient_norm[0]),
@@ -63,7 +63,8 @@ def evaluate(message: Message, context: Context) -> Message:
     """Report the loss over this node's samples."""
     client = int(message.content.config_records[CONFIG][CLIENT])  # type: ignore[arg-type]
     trainer = read_setup(context.run_config).problem.trainer
-    loss = float(trainer.client_losses(unpack(message), np.array([client]))[0])
+    with one_thread():
+        loss = float(trainer.client_losses(unpack(message), np.array([client]))[0])
     return Message(RecordDict({"metrics": MetricRecord({"loss": loss})}), reply_to=message)
 
 

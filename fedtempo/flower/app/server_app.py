@@ -4,11 +4,11 @@ from dataclasses import asdict
 
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
-from threadpoolctl import threadpool_limits
 
 from fedtempo.flower.app.assembly import header_of, read_setup
 from fedtempo.flower.app.model_arrays import MODEL, pack
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
+from fedtempo.learning.threads import one_thread
 
 app = ServerApp()
 
@@ -20,7 +20,7 @@ def main(grid: Grid, context: Context) -> None:
     config, problem, stop = setup.config, setup.problem, setup.experiment.stop
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        with threadpool_limits(limits=1):
+        with one_thread():
             found = problem.trainer.evaluate(arrays[MODEL].numpy())
         return MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
 
