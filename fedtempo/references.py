@@ -2,8 +2,8 @@
 
 import importlib
 import sys
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,10 +23,11 @@ def load(reference: str, setting: str, folder: Path | None = None) -> object:
     with _importing_from(folder):
         try:
             found: object = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            got = f"no module {error.name!r} in {folder or Path.cwd()} or among the packages"
+            raise InputError(setting, f"be importable from {module_name}", got) from error
         except Exception as error:
-            missing = isinstance(error, ModuleNotFoundError) and module_name.startswith(str(error.name))
-            got = f"no module {error.name!r} in {folder or Path.cwd()} or among the packages" if missing else repr(error)
-            raise InputError(setting, f"be importable from {module_name}", got) from (None if missing else error)
+            raise InputError(setting, f"be importable from {module_name}", repr(error)) from error
     for part in name.split("."):
         if not hasattr(found, part):
             known = [one for one in vars(found) if not one.startswith("_")]

@@ -1,53 +1,41 @@
-"""Simulated runs from Python: a user's own data, model and policy in a few lines."""
+"""One simulated run from Python: a user's own data, model and policy in a few lines."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_seed
+from fedtempo.api.run_result import RunResult
+from fedtempo.checks import InputError, check_seed
 from fedtempo.data.federation import FederatedData
-from fedtempo.engine.loop import DivergedError
-from fedtempo.engine.records import RoundRecord, Summary
-from fedtempo.engine.settings import StopSettings, TrainingSettings, check_training_names
-from fedtempo.fleet import Fleet
-from fedtempo.learning.threads import one_thread
-from fedtempo.learning.trainer import Parameters
-from fedtempo.policies.fixed import Sampler
-from fedtempo.policies.policy import Policy
-from fedtempo.simulator.channel import Channel, StaticChannel
-from fedtempo.simulator.problem import Problem, make_trainer
-from fedtempo.simulator.simulation import RunSettings, make_simulation
+from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.records import RoundRecord, read_records
+from fedtempo.engine.settings import check_training_names
+from fedtempo.experiments.running import runner
+from fedtempo.experiments.running.planned import PlannedRun, plan_run
+from fedtempo.experiments.running.progress import run_progress
+from fedtempo.experiments.settings.problem_experiment import problem_experiment
+from fedtempo.files import read_errors, whole_file
+from fedtempo.learning.trainer import Buffers, Parameters
+from fedtempo.policies.registry import PolicyLike
+from fedtempo.simulator.channel import Channel
+from fedtempo.simulator.problem import Problem, name_of
+from fedtempo.simulator.simulation import make_simulation
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RunResult:
-    """A finished run."""
-
-    summary: Summary
-    records: list[RoundRecord]  # one for each round
-    model: Parameters
-
-    def __repr__(self) -> str:
-        """Name what the run came to, not its records."""
-        known = ", ".join(f"{name}={value}" for name, value in dict(self.summary).items() if value is not None)
-        return f"RunResult({known})"
-
-    def series(self, name: str) -> tuple[Vector, Vector]:
-        """Return seconds and values of ``loss`` or ``accuracy``, wherever they were evaluated."""
-        seen = [(record.time, record[name]) for record in self.records if record[name] is not None]
-        times, values = np.array(seen, dtype=np.float64).reshape(-1, 2).T
-        return times, values
+MODEL = "model.npz"  # of a finished run, beside its records
+Callback = Callable[[RoundRecord], object]  # called with the record of each round
 
 
 def simulate(
-    data: FederatedData,
+    data: FederatedData | Problem,
     *,
     compute_time: npt.ArrayLike | None = None,
     upload_time: npt.ArrayLike | None = None,
-    policy: str | Policy | Sampler | type = "weighted",
+    policy: PolicyLike = "weighted",
     options: Mapping[str, object] | None = None,
     model: object = "softmax",
     device: str = "cpu",
@@ -55,88 +43,119 @@ def simulate(
     download_time: npt.ArrayLike | None = None,
     bandwidth_cap: npt.ArrayLike | None = None,
     total_bandwidth: float = 1.0,
+    loss: Callable[..., object] | None = None,
+    metric: Callable[..., object] | None = None,
+    optimiser: str | Callable[..., object] | None = None,
     seed: int = 0,
     max_rounds: int | None = None,
     max_time: float | None = None,
     target_loss: float | None = None,
     target_accuracy: float | None = None,
+    out: Path | str | None = None,
+    progress: bool = False,
+    callbacks: Sequence[Callback] = (),
     **training: Any,  # noqa: ANN401
 ) -> RunResult:
     """Run federated training under a simulated clock.
 
-    - ``data``: the samples of all clients.
+    - ``data``: the samples of all clients, or a whole ``Problem``, which then has model, times and channel.
     - ``compute_time``, ``upload_time``: τ and t of each client, or one for all: the nominal times in seconds, which
       policies plan with. A ``channel`` may have its own, and gives them where they are left out.
     - ``policy``: a name, a function from fleet to q, a class that takes a ``PolicySetting``, or a policy; ``options``:
       its options, by name.
     - ``model``: "softmax", "lenet5", a function that returns a ``torch.nn.Module``, or a ``Trainer``; ``device``: where
-      torch trains it.
+      torch trains it; ``loss``, ``metric``, ``optimiser``: how (docs/models.md).
     - ``channel``: how times change from round to round, and who is available.
     - ``download_time``: seconds before computing can start. ``bandwidth_cap``: the most bandwidth of each client's own
       link. ``total_bandwidth``: f_tot, in the same units.
     - ``seed``: of cohorts, batches and the initial model.
     - ``max_rounds``, ``max_time`` (simulated seconds): when the run ends at the latest. ``target_loss``,
       ``target_accuracy``: when it ends before.
+    - ``out``: a folder for records, checkpoints and at the end the model; a run that was stopped goes on from there.
+      Data, settings and names are compared, functions are not.
+    - ``progress``: show how it gets on. ``callbacks``: functions that are called with the record of each round.
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
       ``evaluate_every``, ``evaluate_growth``.
 
     Diverging training raises ``DivergedError`` with the records until then.
     """
-    check_data(data)
     check_seed("seed", seed)
     check_training_names("simulate", training)
-    fleet = _fleet(
-        data,
-        channel,
-        {"compute_time": compute_time, "upload_time": upload_time},
-        {"download_time": download_time, "bandwidth_cap": bandwidth_cap, "total_bandwidth": total_bandwidth},
-    )
-    settings = RunSettings(
-        policy=policy,
-        options=options or {},
-        training=TrainingSettings(**training),
-        stop=StopSettings(
-            max_rounds=max_rounds, max_time=max_time, target_loss=target_loss, target_accuracy=target_accuracy
-        ),
-        seed=seed,
-    )
-    trainer = make_trainer(model, data, device=device)  # loads libraries, before their threads can be limited
-    problem = Problem(data, trainer, fleet, channel or StaticChannel(fleet.compute_time, fleet.upload_time))
-    return _run(problem, settings)
+    given = {
+        "compute_time": compute_time, "upload_time": upload_time, "download_time": download_time,
+        "bandwidth_cap": bandwidth_cap, "channel": channel, "loss": loss, "metric": metric, "optimiser": optimiser,
+    }  # fmt: skip
+    if isinstance(data, Problem):
+        problem = data
+        if over := [name for name, value in given.items() if value is not None]:
+            raise InputError(name=over[0], rule="not be given beside a Problem, which has its own", got="both")
+    else:
+        problem = Problem(data, model, device=device, total_bandwidth=total_bandwidth, **given)  # type: ignore[arg-type]
+    ends = {"max_rounds": max_rounds, "max_time": max_time, "target_loss": target_loss}
+    ends |= {"target_accuracy": target_accuracy}
+    planned = _planned(problem, policy, seed, {"stop": ends, "training": training}, options or {}, out)
+    return _run(planned, out, callbacks, progress=progress)
 
 
-def check_data(data: object) -> None:
-    """Refuse what Python itself would complain of in its own words."""
-    if not isinstance(data, FederatedData):
-        remedy = "docs/data.md shows how to make one"
-        raise InputError(name="data", rule="be a FederatedData", got=type(data).__name__, remedy=remedy)
+def _planned(
+    problem: Problem,
+    policy: PolicyLike,
+    seed: int,
+    settings: Mapping[str, Mapping[str, object]],
+    options: Mapping[str, object],
+    out: Path | str | None,
+) -> PlannedRun:
+    known = {part: {k: v for k, v in table.items() if v is not None} for part, table in settings.items()}
+    name = name_of(policy).rpartition(":")[2] if not isinstance(policy, str) else policy
+    experiment = problem_experiment(problem, {**known, "policy": {name: options}})
+    return plan_run(experiment, name, seed, Path(out or "."), policy)
 
 
-def _fleet(
-    data: FederatedData,
-    channel: Channel | None,
-    nominal: Mapping[str, Any],
-    more: Mapping[str, Any],
-) -> Fleet:
-    """Return the fleet with nominal times, which the channel gives where they are left out."""
-    if channel is not None:
-        first = channel.at(0, 0.0)
-        usual = {"compute_time": first.compute_time, "upload_time": first.upload_time}
-        nominal = {name: usual[name] if times is None else times for name, times in nominal.items()}
-    if any(times is None for times in nominal.values()):
-        raise InputError(name="compute_time and upload_time", rule="be given where there is no channel", got="none")
-    return Fleet(data_share=data.data_share, gradient_bound=np.ones(data.num_clients), **nominal, **more)
+def _run(planned: PlannedRun, out: Path | str | None, callbacks: Sequence[Callback], *, progress: bool) -> RunResult:
+    with ExitStack() as shown:
+        title = f"{planned.experiment.name}, {planned.policy}"
+        show = shown.enter_context(run_progress(title, planned.settings.stop)) if progress else runner.no_progress
+
+        def after_round(loop: Loop, record: RoundRecord) -> None:
+            show(loop, record)
+            for callback in callbacks:
+                callback(record)
+
+        return _in_memory(planned, after_round) if out is None else _into_folder(planned, after_round)
 
 
-def _run(problem: Problem, settings: RunSettings) -> RunResult:
-    """Run to the end."""
+def _in_memory(planned: PlannedRun, after_round: Callable[[Loop, RoundRecord], None]) -> RunResult:
     records: list[RoundRecord] = []
-    with one_thread():
-        simulation = make_simulation(problem, settings)
+    with runner.ready(planned.experiment) as problem:
+        loop = make_simulation(problem, planned.settings)
         try:
-            records.extend(simulation.rounds())
+            for record in loop.rounds():
+                records.append(record)
+                after_round(loop, record)
         except DivergedError as error:
             error.records = tuple(records)
             raise
-    return RunResult(simulation.summary(), records, simulation.model)
+    return RunResult(loop.summary(), records, loop.model, loop.state.buffers, planned)
+
+
+def _into_folder(planned: PlannedRun, after_round: Callable[[Loop, RoundRecord], None]) -> RunResult:
+    try:
+        summary = runner.run(planned, after_round, lambda loop: _write_model(planned.folder, loop))
+    except DivergedError as error:
+        error.records = tuple(read_records(planned.records).rounds)
+        raise
+    found = read_records(planned.records)
+    if found.header is not None:
+        planned = replace(planned, header=found.header)
+    return RunResult(summary, found.rounds, *_read_model(planned.folder), planned)
+
+
+def _write_model(folder: Path, loop: Loop) -> None:
+    with whole_file(folder / MODEL, "wb") as stream:
+        np.savez(stream, model=loop.model, buffers=loop.state.buffers)
+
+
+def _read_model(folder: Path) -> tuple[Parameters, Buffers]:
+    with read_errors(folder / MODEL), np.load(folder / MODEL) as saved:
+        return saved["model"], saved["buffers"]

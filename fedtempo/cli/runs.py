@@ -52,10 +52,10 @@ def run(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the target is not reached.")] = False,
 ) -> None:
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
-    from fedtempo.cli.progress import run_progress
     from fedtempo.experiments.running import runner
     from fedtempo.experiments.running.notices import warn_first
     from fedtempo.experiments.running.planned import plan_run
+    from fedtempo.experiments.running.progress import run_progress
     from fedtempo.experiments.running.results import read_run
     from fedtempo.experiments.running.run_summary import summary_table
     from fedtempo.experiments.settings.config_file import load_experiment
@@ -125,8 +125,8 @@ def compare(
 @contextmanager
 def shown_runs(jobs: int, ray: str | None) -> Iterator["Execution"]:
     """Show how the runs of the block get on, and what there is to say of them; Ctrl-C says how far they have come."""
-    from fedtempo.cli.progress import grid_progress
     from fedtempo.experiments.running.grid import Execution, GridInterrupted
+    from fedtempo.experiments.running.progress import grid_progress
 
     try:
         with run_notices(), compiling_noted():

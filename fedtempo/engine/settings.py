@@ -69,14 +69,17 @@ class TrainingSettings:
         return math.log(time) / math.log1p(self.evaluate_growth)
 
 
-def check_training_names(where: str, given: Iterable[str]) -> None:
-    """Refuse names that are no settings of training, in words that help more than Python's own."""
+def check_training_names(where: str, given: Iterable[str], *, complete: bool = True) -> None:
+    """Refuse names that are no settings of training, in words that help more than Python's own.
+
+    ``complete``: whether they are all that there is; a file may have others.
+    """
     names, known = list(given), [field.name for field in fields(TrainingSettings)]
     for name in names:
         if name not in known:
             remedy = near_miss(name, known, otherwise="of training there are {}")
             raise InputError(name=f"settings of {where}", rule="be known", got=repr(name), remedy=remedy)
-    if "cohort_size" not in names:
+    if complete and "cohort_size" not in names:
         raise InputError(
             name="cohort_size", rule="be given", got="nothing", remedy="it is the number of clients drawn in each round"
         )

@@ -12,6 +12,7 @@ from fedtempo.planning.values import Plan
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -21,18 +22,29 @@ EXTREMES = 100
 
 def picture_format(path: Path) -> str:
     """Return the format of a picture by its ending; raise where it cannot be drawn, before any work is done."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError("matplotlib", "report", "plot") from None
+    check_matplotlib()
     ending = path.suffix.lower().removeprefix(".")
     if ending not in FORMATS:
         raise InputError(name="plot", rule="end in .png, .pdf or .svg", got=f"{path}")
     return ending
 
 
+def check_matplotlib() -> None:
+    """Raise where nothing can be drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingDependencyError("matplotlib", "report", "plot") from None
+
+
 def draw_plan(plan: Plan, stream: IO[bytes], file_format: str = "png") -> None:
-    """Draw q against c_i and against p_i G_i, and the total time against K."""
+    """Draw the figure of a plan into a file."""
+    plan_figure(plan).savefig(stream, format=file_format)
+
+
+def plan_figure(plan: Plan) -> "Figure":
+    """Return q against c_i and against p_i G_i, and the total time against K, as a figure of matplotlib."""
+    check_matplotlib()
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -50,7 +62,7 @@ def draw_plan(plan: Plan, stream: IO[bytes], file_format: str = "png") -> None:
     if shown.size < len(plan.fleet):
         figure.suptitle(f"{shown.size:,} of {len(plan.fleet):,} clients shown, with those drawn most and least")
     _cohort_curve(by_cohort, plan)
-    figure.savefig(stream, format=file_format)
+    return figure
 
 
 def _shown(plan: Plan) -> Integers:

@@ -18,9 +18,11 @@ from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import LocalWork, Parameters, Trainer
 from fedtempo.randomness import stream
+from fedtempo.references import load
 from fedtempo.simulator.channel import Channel, StaticChannel
 
 BITS_OF_A_PARAMETER = 32
+FROM_FILE = "fedtempo.experiments.running.problem:problem_of_file"  # by name: nothing here knows of files
 PLACES = ((0, 0.0), (1, 1.0), (10, 100.0))  # rounds and seconds at which channels are told apart
 
 
@@ -59,16 +61,10 @@ class Problem:
         """Check that the parts fit."""
         _check_data(data)
         nominal = _nominal_times(channel, {"compute_time": compute_time, "upload_time": upload_time})
-        fleet = Fleet(
-            data.data_share,
-            np.ones(data.num_clients),
-            **nominal,
-            download_time=download_time,
-            bandwidth_cap=bandwidth_cap,
-            total_bandwidth=total_bandwidth,
-        )
+        more: dict[str, Any] = {"download_time": download_time, "bandwidth_cap": bandwidth_cap}
+        fleet = Fleet(data.data_share, np.ones(data.num_clients), **nominal, **more, total_bandwidth=total_bandwidth)
         self._assemble(data, model, fleet, channel)
-        self.device, self.learning = device, {"loss": loss, "metric": metric, "optimiser": optimiser}
+        self.device, self.learning = device, dict[str, Any]({"loss": loss, "metric": metric, "optimiser": optimiser})
 
     @classmethod
     def of_fleet(cls, data: FederatedData, model: object, fleet: Fleet, channel: Channel | None = None) -> "Problem":
@@ -84,10 +80,8 @@ class Problem:
 
         The presets are tables of the file; ``paper`` is the file itself.
         """
-        from fedtempo.experiments.running.problem import problem_of
-        from fedtempo.experiments.settings.config_file import load_experiment
-
-        return problem_of(load_experiment(path, preset))
+        read: Callable[..., Problem] = load(FROM_FILE, "from_file")  # type: ignore[assignment]
+        return read(path, preset)
 
     def _assemble(self, data: FederatedData, model: object, fleet: Fleet, channel: Channel | None) -> None:
         if data.num_clients != len(fleet):
@@ -125,7 +119,8 @@ class Problem:
             "device": self.device,
             **own,
             "fleet": _digest([*times, fleet.data_share, np.array(fleet.total_bandwidth)]),
-            "channel": f"{name_of(self.channel)} {_digest(t for one in seen for t in (one.compute_time, one.upload_time))}",
+            "channel": name_of(self.channel),
+            "times": _digest(times for one in seen for times in (one.compute_time, one.upload_time)),
         }
 
     def initial_model(self, seed: int) -> Parameters:

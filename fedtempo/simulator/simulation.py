@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from fedtempo.engine.loop import Loop, LoopSettings
 from fedtempo.engine.settings import StopSettings, TrainingSettings, policy_setting
-from fedtempo.policies.fixed import Sampler
 from fedtempo.policies.policy import Policy
-from fedtempo.policies.registry import make
+from fedtempo.policies.registry import PolicyLike, make
 from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulated_clients import SimulatedClients
 from fedtempo.simulator.workers import LocalWorkers
@@ -17,7 +16,7 @@ from fedtempo.simulator.workers import LocalWorkers
 class RunSettings:
     """What is chosen for one run of a problem."""
 
-    policy: str | Policy | Sampler | type
+    policy: PolicyLike
     training: TrainingSettings
     stop: StopSettings
     seed: int

@@ -1,5 +1,6 @@
 """A table's values as a data frame of pandas."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedtempo.checks import MissingDependencyError
@@ -11,10 +12,15 @@ if TYPE_CHECKING:
 
 def to_pandas(table: Table) -> "pd.DataFrame":
     """Return one row for each row of the table, with the values of its cells under the headings."""
+    frame = frame_of([[cell.value for cell in row] for row in table.rows])
+    frame.columns = [column.heading for column in table.columns]
+    return frame
+
+
+def frame_of(rows: Sequence[Mapping[str, object]] | Sequence[Sequence[object]]) -> "pd.DataFrame":
+    """Return rows as a data frame; those with names have them as columns."""
     try:
         import pandas as pd
     except ImportError:
         raise MissingDependencyError("pandas", "report", "a data frame") from None
-    frame = pd.DataFrame([[cell.value for cell in row] for row in table.rows])
-    frame.columns = pd.Index([column.heading for column in table.columns])
-    return frame
+    return pd.DataFrame(rows)

@@ -1,10 +1,12 @@
 """Tables and pages as HTML; every text is escaped by the template."""
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtempo.checks import MissingDependencyError
-from fedtempo.tables.document import Document
+from fedtempo.files import whole_file
+from fedtempo.tables.document import Document, Heading
 from fedtempo.tables.table import Table
 
 if TYPE_CHECKING:
@@ -43,6 +45,18 @@ def to_html(content: Table | Document) -> str:
     blocks = content.blocks if isinstance(content, Document) else (content,)
     template = environment().get_template("fedtempo.tables/content.html")
     return template.render(blocks=[(type(block).__name__, block) for block in blocks])
+
+
+def write_page(document: Document, path: Path) -> None:
+    """Write a page that needs nothing but itself to an HTML file."""
+    headings = (block.text for block in document.blocks if isinstance(block, Heading))
+    text = (
+        environment()
+        .get_template("fedtempo.tables/page.html")
+        .render(title=next(headings, "fedtempo"), content=to_html(document))
+    )
+    with whole_file(path) as stream:
+        stream.write(text)
 
 
 def notebook_html(content: Table | Document) -> str | None:

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from fedtempo import InputError
+from fedtempo.api.simulate import simulate
 from fedtempo.policies.policy import PolicySetting
 from fedtempo.policies.registry import make
-from fedtempo.simulator.api import simulate
 from support.marks import slow_after
 from support.simulations import run
 

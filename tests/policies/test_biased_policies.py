@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
+from fedtempo.api.simulate import simulate
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.fedcs import FedCS
 from fedtempo.policies.oort import Oort
 from fedtempo.policies.power_of_choice import PowerOfChoice
 from fedtempo.policies.tifl import TiFL
 from fedtempo.simulator.absences import WithAbsences
-from fedtempo.simulator.api import simulate
 from fedtempo.simulator.fading import FadingChannel
 from support.fleets import random_fleet
 from support.rounds import TIMES, carry_over, equal_fleet, make, plan_of, play, report_of, written

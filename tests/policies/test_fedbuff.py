@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
+from fedtempo.api.simulate import simulate
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.engine.records import RECORDS, Header
@@ -15,7 +16,6 @@ from fedtempo.engine.run_folder import RunFolder
 from fedtempo.policies.fedbuff import FedBuff
 from fedtempo.policies.policy import BufferedPlan, PolicySetting, Probe, Restart, RoundContext, RoundPlan
 from fedtempo.simulator.absences import WithAbsences
-from fedtempo.simulator.api import simulate
 from fedtempo.simulator.channel import ChannelState, StaticChannel
 from support.simulations import goes_on_alike, loop_of
 

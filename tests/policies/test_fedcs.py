@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedtempo import Fleet
+from fedtempo.api.simulate import simulate
 from fedtempo.policies.fedcs import FedCS, select_greedily
 from fedtempo.policies.policy import RoundContext
-from fedtempo.simulator.api import simulate
 from support.rounds import TIMES, context, equal_fleet, inclusion_of, make
 
 

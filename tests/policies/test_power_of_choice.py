@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedtempo import Fleet
+from fedtempo.api.simulate import simulate
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import RoundContext, RoundPlan
 from fedtempo.policies.power_of_choice import PowerOfChoice
-from fedtempo.simulator.api import simulate
 from support.rounds import TIMES, context, equal_fleet, in_turn, inclusion_of, make
 
 

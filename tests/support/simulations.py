@@ -3,11 +3,11 @@
 import numpy as np
 
 from fedtempo import Fleet
+from fedtempo.api.simulate import simulate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.policies.policy import Probe, RoundPlan
 from fedtempo.simulator.absences import WithAbsences
-from fedtempo.simulator.api import simulate
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulation import RunSettings, make_simulation

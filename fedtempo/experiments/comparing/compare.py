@@ -16,7 +16,7 @@ from fedtempo.tables.table import Table
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Comparison:
+class ComparedRuns:
     """Runs of several policies over the same seeds, and the target that they are compared by."""
 
     name: str  # of the experiment
@@ -40,12 +40,12 @@ class Comparison:
 
 def compare(
     experiment: Experiment, policies: Policies, seeds: Sequence[int], *, folder: Path, execution: Execution
-) -> Comparison:
+) -> ComparedRuns:
     """Run policies over seeds, each run into a folder of its own below ``folder``, unless it has ended there."""
     target = target_of(experiment)
     runs = plan_runs(experiment, policies, seeds, folder)
     warn_first(experiment, by_name(policies))
-    return Comparison(experiment.name, run_grid(experiment.name, runs, execution), target, experiment.stop.max_time)
+    return ComparedRuns(experiment.name, run_grid(experiment.name, runs, execution), target, experiment.stop.max_time)
 
 
 def target_of(experiment: Experiment) -> Target:

@@ -156,6 +156,7 @@ class RunOutcome:
     seed: int
     reached: bool
     time_to_target: float
+    time_with_pilots: float
     pilot_time: float
     rounds: int
     final_loss: float | None
@@ -169,7 +170,16 @@ def outcomes(runs: Iterable[Run], target: Target, time_limit: float | None = Non
     found = times_to(runs, target, time_limit).values()  # in the same order
     each = [one for times in found for one in zip(times.reached, times.seconds, times.rounds, strict=True)]
     return [
-        RunOutcome(run.policy, run.seed, bool(reached), float(seconds), run.pilot_time, int(rounds), _final_loss(run))
+        RunOutcome(
+            policy=run.policy,
+            seed=run.seed,
+            reached=bool(reached),
+            time_to_target=float(seconds),
+            time_with_pilots=float(seconds) + run.pilot_time,
+            pilot_time=run.pilot_time,
+            rounds=int(rounds),
+            final_loss=_final_loss(run),
+        )
         for run, (reached, seconds, rounds) in zip(runs, each, strict=True)
     ]
 

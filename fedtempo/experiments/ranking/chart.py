@@ -1,16 +1,27 @@
 """A ranking as a picture."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedtempo.experiments.ranking.ranking import Ranking, mean_time, missed
 from fedtempo.files import whole_file
 from fedtempo.policies.registry import traits
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 COLOUR, COLOUR_OF_OURS = "#0072B2", "#D55E00"
 
 
 def draw_ranking(ranking: Ranking, path: Path) -> None:
-    """Draw each policy's mean and its draws on one line, the best on top; means of which runs missed are open."""
+    """Draw the figure of a ranking into a file."""
+    figure = ranking_figure(ranking)
+    with whole_file(path, "wb") as stream:
+        figure.savefig(stream, format="png", dpi=200)
+
+
+def ranking_figure(ranking: Ranking) -> "Figure":
+    """Return each policy's mean and its draws on one line, the best on top; means of which runs missed are open."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -36,10 +47,7 @@ def draw_ranking(ranking: Ranking, path: Path) -> None:
     axes.grid(axis="x", color="#dddddd", linewidth=0.5)
     axes.set_axisbelow(True)
     footnote = "; * pilots taken for granted" if granted else ""
-    axes.set_xlabel(
-        f"simulated seconds, pilots counted{footnote}\npoints: means, open where runs missed the target; bars: draws",
-        fontsize=8,
-    )
+    points = f"points: means, open where runs missed the target; bars: {ranking.over}s"
+    axes.set_xlabel(f"simulated seconds, pilots counted{footnote}\n{points}", fontsize=8)
     axes.set_title(ranking.title, fontsize=9)
-    with whole_file(path, "wb") as stream:
-        figure.savefig(stream, format="png", dpi=200)
+    return figure

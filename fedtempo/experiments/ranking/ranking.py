@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedtempo.experiments.comparing.amounts import amount, multiple
+from fedtempo.experiments.comparing.amounts import amount, count, multiple
 from fedtempo.experiments.comparing.statistics import Target, interval_of_mean
 from fedtempo.experiments.ranking.candidates import Edge
 from fedtempo.experiments.ranking.standings import RankedRun, Standing, Standings, ranked_runs
@@ -29,6 +29,7 @@ class Ranking:
     standings: Standings
     kept: Standings  # those of an earlier leaderboard among them
     edges: list[Edge]
+    over: str = "draw"  # what policies are compared in pairs of: draws of the data, or seeds
 
     @property
     def order(self) -> list[str]:
@@ -57,7 +58,16 @@ class Ranking:
 
     def table(self) -> Table:
         """Return one line for each policy, the best first; every draw is shown."""
-        headings = ["policy", "seconds", f"to {self.reference}", "95 %", "range", "each draw", "missed", "settings"]
+        headings = [
+            "policy",
+            "seconds",
+            f"to {self.reference}",
+            "95 %",
+            "range",
+            f"each {self.over}",
+            "missed",
+            "settings",
+        ]
         return Table.from_rows(headings, map(self._row, self.order))
 
     def _row(self, policy: str) -> list[str | Cell]:
@@ -92,13 +102,13 @@ class Ranking:
         return Paragraph("Made by ", Code(self.command), f" with {self.code}. Data: {self.data}. ", runs, f".{kept}")
 
     def _procedure(self) -> str:
-        draws = len(next(iter(self.standings.values())))
+        many, draws = len(next(iter(self.standings.values()))), self.over == "draw"
         procedure = (
             f"Ranked by how many runs missed the target, then by time: the geometric mean over "
-            f"{draws} draw{'s' if draws > 1 else ''} of the data, pilots counted. Runs that missed it enter with the "
-            f"time that they trained, at most the time limit, and those that diverged with the limit. Ratios are of "
-            f"draws in pairs: their 95 % interval and their range. Settings were chosen on other draws and seeds; of "
-            f"each policy's own options the defaults stand."
+            f"{count(many, self.over)}{' of the data' if draws else ''}, pilots counted. Runs that missed it enter "
+            f"with the time that they trained, at most the time limit, and those that diverged with the limit. Ratios "
+            f"are of {self.over}s in pairs: their 95 % interval and their range. Settings were chosen on other "
+            f"{'draws and seeds' if draws else 'seeds'}; of each policy's own options the defaults stand."
         )
         if granted := [policy for policy in self.order if traits(policy).oracle]:
             procedure += f" Outside the ranking, with pilots taken for granted: {', '.join(granted)}."

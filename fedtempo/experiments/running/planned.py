@@ -56,9 +56,11 @@ class PlannedRun:
         return self.folder / RECORDS
 
 
-def plan_run(experiment: Experiment, policy: str, seed: int, folder: Path) -> PlannedRun:
-    """Return one run into a folder of its own."""
-    settings, header = run_settings(experiment, policy, seed), make_header(experiment, policy, seed)
+def plan_run(
+    experiment: Experiment, name: str, seed: int, folder: Path, policy: PolicyLike | None = None
+) -> PlannedRun:
+    """Return one run into a folder of its own; ``policy``: what the name stands for, where it is not its own."""
+    settings, header = run_settings(experiment, name, seed, policy), make_header(experiment, name, seed)
     return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder)
 
 

@@ -17,6 +17,7 @@ from fedtempo.experiments.settings.config import (
     ModelConfig,
     TimesConfig,
 )
+from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
@@ -43,6 +44,11 @@ def problem_of(experiment: Experiment, *, model_bits: float | None = None) -> Pr
     names += channel.traces if channel.kind == "traces" else ()
     contents = tuple(map(digest_of, names))  # files may change while this process runs
     return _problem(experiment.data, experiment.model, times, channel, contents, model_bits)
+
+
+def problem_of_file(path: Path | str, preset: str) -> Problem:
+    """Return the problem of a file under a preset."""
+    return problem_of(load_experiment(path, preset))
 
 
 @cache

@@ -56,6 +56,12 @@ class _Lines:
             print(f"{self.title}: {text}", file=sys.stderr, flush=True)
 
 
+def shows_bars() -> bool:
+    """Return whether somebody is likely to look: at a terminal, or at a notebook."""
+    console = Console(stderr=True)
+    return console.is_terminal or console.is_jupyter
+
+
 @contextmanager
 def run_progress(title: str, stop: StopSettings) -> Iterator[RoundProgress]:
     """Yield a function to call after each round of a run; it shows round, simulated time, loss and target."""

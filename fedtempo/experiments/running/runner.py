@@ -1,6 +1,6 @@
 """One run of an experiment: into its folder, or on from where it was stopped."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from fedtempo.engine.loop import Loop
@@ -20,11 +20,17 @@ def no_progress(loop: Loop, record: RoundRecord) -> None:
     """Show nothing of a round."""
 
 
-def run(planned: PlannedRun, progress: Progress = no_progress) -> Summary:
-    """Run into the folder, or go on where an earlier call was stopped; return the summary."""
+def run(
+    planned: PlannedRun, progress: Progress = no_progress, at_end: Callable[[Loop], None] = lambda loop: None
+) -> Summary:
+    """Run into the folder, or go on where an earlier call was stopped; return the summary.
+
+    ``at_end`` is called before the summary is written: should it fail, the run has not ended.
+    """
     with ready(planned.experiment) as problem:
-        simulation = make_simulation(problem, planned.settings)
-        return run_into(RunFolder(planned.folder, planned.header, canonical), simulation, progress)
+        loop = make_simulation(problem, planned.settings)
+        files = RunFolder(planned.folder, planned.header, canonical)
+        return run_into(files, loop, progress, lambda: at_end(loop))
 
 
 def simulation_of(experiment: Experiment, policy: str, seed: int) -> Loop:
@@ -35,6 +41,7 @@ def simulation_of(experiment: Experiment, policy: str, seed: int) -> Loop:
 @contextmanager
 def ready(experiment: Experiment) -> Iterator[Problem]:
     """Yield the problem of an experiment, and let one thread do all its products."""
-    problem = problem_of(experiment)  # loads libraries, before their threads can be limited
+    problem = problem_of(experiment)
+    _ = problem.trainer  # loads libraries, before their threads can be limited
     with one_thread():
         yield problem

@@ -17,7 +17,9 @@ from fedtempo.experiments.settings.config import (
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 
 
-def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None) -> FileExperiment:
+def load_experiment(
+    path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None
+) -> FileExperiment:
     """Return the experiment of a file under a preset.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that

@@ -1,12 +1,11 @@
 """Experiments on a problem that was made in Python: its settings come from keyword arguments, not from a file."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from fedtempo.checks import InputError, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.settings.config import Experiment
-from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
+from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode
 from fedtempo.simulator.problem import Problem, name_of
 
 SECTIONS = ("training", "stop", "policy")  # of its table that can be set
@@ -28,13 +27,17 @@ def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExpe
     stop = decode(StopSettings, settings.get("stop", {}), "stop")
     own = checked_table("policy", settings.get("policy", {}))
     policy = {name: checked_table(f"policy.{name}", options) for name, options in own.items()}
-    description: Mapping[str, object] = {"problem": problem.description, "times": {}}
+    sections = {"training": _given(training), "stop": _given(stop)}
     return ProblemExperiment(
         name=name_of(problem.model).rpartition(":")[2],
         training=training,
         stop=stop,
         policy=policy,
         preset=None,
-        table={**description, **merged({"training": asdict(training), "stop": asdict(stop)}, settings)},
+        table={"problem": problem.description, "times": {}, **sections, "policy": policy},
         problem=problem,
     )
+
+
+def _given(settings: TrainingSettings | StopSettings) -> dict[str, object]:
+    return {name: value for name, value in asdict(settings).items() if value is not None}

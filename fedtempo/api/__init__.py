@@ -1,0 +1,1 @@
+"""What Python users call: the whole tool on problems of their own."""

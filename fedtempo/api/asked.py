@@ -1,0 +1,113 @@
+"""What a call asks for: an experiment, policies by name, seeds, who computes, and where records go."""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from fedtempo.checks import InputError, check_count, check_seed
+from fedtempo.experiments.running.grid import Execution, GridInterrupted, unwatched
+from fedtempo.experiments.running.planned import run_settings
+from fedtempo.experiments.running.problem import problem_of
+from fedtempo.experiments.running.progress import grid_progress, shows_bars
+from fedtempo.experiments.settings.changes import changed
+from fedtempo.experiments.settings.config import Experiment
+from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.decode import SettingsTable
+from fedtempo.experiments.settings.problem_experiment import problem_experiment
+from fedtempo.policies.builtin import BUILT_IN
+from fedtempo.policies.registry import PolicyLike
+from fedtempo.simulator.problem import Problem, name_of
+from fedtempo.simulator.simulation import make_policy
+
+# Names, functions and classes in a list, or by the names that results call them, also in pairs with options.
+PolicyChoice: TypeAlias = PolicyLike | tuple[PolicyLike, Mapping[str, object]]
+PolicyChoices: TypeAlias = str | Sequence[PolicyLike] | Mapping[str, PolicyChoice]
+
+MAX_ROUNDS = 2000  # where a call names no limit
+
+
+def experiment_of(
+    problem: Problem | Path | str, preset: str, settings: SettingsTable, options: SettingsTable
+) -> Experiment:
+    """Return what is asked for: of a problem, or of a file under a preset, with settings and options over it."""
+    if isinstance(problem, Problem):
+        experiment: Experiment = problem_experiment(problem, settings)
+    elif isinstance(problem, (str, Path)):
+        experiment = load_experiment(problem, preset, over=settings)
+    else:
+        rule = "be a fedtempo.Problem or the path of a configuration"
+        raise InputError(name="problem", rule=rule, got=type(problem).__name__)
+    return changed(experiment, {"policy": options}) if options else experiment
+
+
+def stop_table(problem: object, **ends: float | None) -> dict[str, float]:
+    """Return the ends that a call names; a problem of Python's own has a limit in any case."""
+    found = {name: value for name, value in ends.items() if value is not None}
+    if isinstance(problem, Problem) and not {"max_rounds", "max_time"} & set(found):
+        found["max_rounds"] = MAX_ROUNDS
+    return found
+
+
+def chosen(policies: PolicyChoices) -> tuple[dict[str, PolicyLike], dict[str, dict[str, object]]]:
+    """Return policies by name, and the options of those that were given some."""
+    if isinstance(policies, str):
+        policies = [policies]
+    if not isinstance(policies, Mapping):
+        policies = {one if isinstance(one, str) else name_of(one).rpartition(":")[2]: one for one in policies}
+    if not policies:
+        raise InputError(name="policies", rule="name at least one", got="none")
+    found: dict[str, PolicyLike] = {}
+    options: dict[str, dict[str, object]] = {}
+    for name, choice in policies.items():
+        policy, own = choice if isinstance(choice, tuple) else (choice, {})
+        if name in BUILT_IN and policy != name:
+            got = f"{name!r} for {name_of(policy)}"
+            raise InputError("policies", "not give a built-in policy's name to another", got, "choose another name")
+        found[name] = policy
+        if own:
+            options[name] = dict(own)
+    return found, options
+
+
+def check_own(experiment: Experiment, policies: Mapping[str, PolicyLike]) -> None:
+    """Make the policies that are somebody's own once: what is wrong with one is said before anything runs."""
+    for name, policy in policies.items():
+        if not isinstance(policy, str):
+            try:
+                make_policy(problem_of(experiment), run_settings(experiment, name, 0, policy))
+            except InputError as error:
+                raise error.within(f"policy {name}") from error
+
+
+def seeds_of(seeds: int | Sequence[int], first_seed: int) -> Sequence[int]:
+    """Return so many seeds from the first on, or those that are given."""
+    if isinstance(seeds, int):
+        return range(check_seed("first_seed", first_seed), first_seed + check_count("seeds", seeds))
+    found = [check_seed("seeds", seed) for seed in seeds]
+    if not found or len(set(found)) < len(found):
+        raise InputError(name="seeds", rule="be a number of seeds, or different seeds", got=repr(seeds))
+    return found
+
+
+@contextmanager
+def computing(out: Path | str | None, jobs: int | None, progress: bool | None) -> Iterator[tuple[Path, Execution]]:
+    """Yield the folder of the records, for as long as the call lasts where none is named, and who computes runs.
+
+    ``progress``: whether to show how runs get on; None: where somebody is likely to look, in a terminal or a notebook.
+    """
+    shown = shows_bars() if progress is None else progress
+    execution = Execution(jobs=-1 if jobs is None else jobs, watch=grid_progress if shown else unwatched)
+    if out is not None:
+        if Path(out).exists() and not Path(out).is_dir():
+            raise InputError(name="out", rule="be a folder", got=f"{out}, a file")
+        yield Path(out), execution
+        return
+    with tempfile.TemporaryDirectory(prefix="fedtempo-") as folder:
+        try:
+            yield Path(folder), execution
+        except GridInterrupted as stop:
+            print("fedtempo: nothing of it was kept; with out= the same call goes on", file=sys.stderr)
+            raise stop from None

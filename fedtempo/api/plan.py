@@ -1,0 +1,87 @@
+"""A plan for a fleet, from Python: who to draw how often, how many a round, and how long training takes."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedtempo.api.result import Result
+from fedtempo.checks import InputError, Vector, near_miss
+from fedtempo.fleet import Fleet
+from fedtempo.fleet_csv import read_fleet
+from fedtempo.planning.files import PlanFiles, write_plan
+from fedtempo.planning.plan import plan_fleet
+from fedtempo.planning.plot import plan_figure
+from fedtempo.planning.settings import PlanSettings
+from fedtempo.planning.values import Plan
+from fedtempo.tables.document import Document
+from fedtempo.tables.frame import frame_of
+from fedtempo.tables.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlannedFleet(Result):
+    """Who to draw how often, and what to expect of it."""
+
+    plan: Plan
+
+    def __repr__(self) -> str:
+        """Name the size."""
+        return f"PlannedFleet({len(self.plan.fleet)} clients, K = {self.cohort_size})"
+
+    @property
+    def sampling_prob(self) -> Vector:
+        """The probability q_i of each client in one draw."""
+        return self.plan.sampling_prob
+
+    @property
+    def cohort_size(self) -> int:
+        """How many clients to draw in each round."""
+        return self.plan.cohort_size
+
+    @property
+    def notes(self) -> list[str]:
+        """What to think about before trusting the plan."""
+        return list(self.plan.notes())
+
+    def table(self) -> Table:
+        """Return what each policy costs, the plan itself first."""
+        return self.plan.table()
+
+    def document(self) -> Document:
+        """Return a page: what policies cost, the clients drawn most, what a wrong β/α costs, and notes."""
+        tables = self.plan.table(), self.plan.client_table(), self.plan.sensitivity_table()
+        return Document(*tables, *self.notes)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row for each client."""
+        fleet, columns = self.plan.fleet, self.plan.columns()
+        names = {"name": [fleet.name(i) for i in range(len(fleet))]}
+        rows = zip(*names.values(), *columns.values(), strict=True)
+        return frame_of([dict(zip([*names, *columns], row, strict=True)) for row in rows])
+
+    def plot(self) -> "Figure":
+        """Return who is drawn how often and what the cohort size does, as a figure of matplotlib."""
+        return plan_figure(self.plan)
+
+    def write(self, path: Path | str) -> None:
+        """Write the fleet with q and more of each client as CSV, as ``fedtempo plan -o`` does."""
+        write_plan(self.plan, PlanFiles(csv=Path(path)))
+
+
+def plan(fleet: Fleet | Path | str, **settings: Any) -> PlannedFleet:  # noqa: ANN401
+    """Choose who to draw how often, and forecast how long training takes.
+
+    - ``fleet``: a ``Fleet``, or the path of its CSV file.
+    - ``settings``: ``cohort_size`` (K; left out, it is chosen too), ``max_cohort``, ``beta_over_alpha``, ``floor``,
+      ``link``, ``duplicates``, ``rounds_weighted``, ``weighted_cohort``, ``draws``, ``seed``: as for ``fedtempo plan``.
+    """
+    known = [field.name for field in fields(PlanSettings)]
+    for name in settings:
+        if name not in known:
+            raise InputError("settings of plan", "be known", repr(name), near_miss(name, known))
+    checked = PlanSettings(**settings)
+    return PlannedFleet(plan_fleet(fleet if isinstance(fleet, Fleet) else read_fleet(fleet), checked))
