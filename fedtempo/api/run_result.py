@@ -91,4 +91,4 @@ class RunResult(Result):
 
 
 def _short(value: object) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else repr(value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -23,7 +23,7 @@ from fedtempo.simulator.channel import Channel, StaticChannel
 
 BITS_OF_A_PARAMETER = 32
 FROM_FILE = "fedtempo.experiments.running.problem:problem_of_file"  # by name: nothing here knows of files
-PLACES = ((0, 0.0), (1, 1.0), (10, 100.0))  # rounds and seconds at which channels are told apart
+DEPTH = 3  # of channels within channels, to which their settings are read
 
 
 class Problem:
@@ -110,7 +110,7 @@ class Problem:
     @cached_property
     def description(self) -> dict[str, object]:
         """Return what tells this problem from others as plain values; functions are told apart by their names alone."""
-        fleet, seen = self.fleet, [self.channel.at(*place) for place in PLACES]
+        fleet = self.fleet
         times = (fleet.compute_time, fleet.upload_time, fleet.download_time, fleet.bandwidth_cap)
         own = {name: name_of(value) for name, value in self.learning.items() if value is not None}
         return {
@@ -119,8 +119,7 @@ class Problem:
             "device": self.device,
             **own,
             "fleet": _digest([*times, fleet.data_share, np.array(fleet.total_bandwidth)]),
-            "channel": name_of(self.channel),
-            "times": _digest(times for one in seen for times in (one.compute_time, one.upload_time)),
+            "channel": {"kind": name_of(self.channel), **_settings_in(self.channel)},
         }
 
     def initial_model(self, seed: int) -> Parameters:
@@ -170,7 +169,20 @@ def _nominal_times(channel: Channel | None, nominal: dict[str, Any]) -> dict[str
     return nominal
 
 
-def _digest(arrays: Iterable[npt.NDArray[np.float64] | None]) -> str:
+def _settings_in(part: object, depth: int = DEPTH) -> dict[str, object]:
+    """Return the numbers, words and arrays that an object holds, and those of what it holds, as plain values."""
+    found: dict[str, object] = {}
+    for name, value in getattr(part, "__dict__", {}).items():
+        if isinstance(value, (bool, int, float, str)):
+            found[name] = value
+        elif isinstance(value, np.ndarray):
+            found[name] = _digest([value])
+        elif depth and hasattr(value, "__dict__") and (inner := _settings_in(value, depth - 1)):
+            found[name] = {"kind": name_of(value), **inner}
+    return found
+
+
+def _digest(arrays: Iterable[npt.NDArray[Any] | None]) -> str:
     return f"{zlib.crc32(b'|'.join(b'' if array is None else array.tobytes() for array in arrays)):08x}"
 
 

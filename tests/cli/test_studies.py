@@ -32,7 +32,7 @@ def test_compare_prints_a_table_and_writes_what_scripts_read(setup2, tmp_path, c
     ]  # fmt: skip
     for row in rows:
         assert set(row) == {
-            "policy", "seed", "reached", "time_to_target", "pilot_time", "rounds", "final_loss",
+            "policy", "seed", "reached", "time_to_target", "time_with_pilots", "pilot_time", "rounds", "final_loss",
         }  # fmt: skip
         assert (row["pilot_time"] > 0) == (row["policy"] == "proposed")
     assert rows == [asdict(one) for one in outcomes(read_runs([tmp_path / "runs"]), Target(loss=1.4))]

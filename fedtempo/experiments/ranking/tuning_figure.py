@@ -15,6 +15,7 @@ def tuning_figure(tuning: Tuning) -> "Figure":
     """Return mean times with pilots; points of which runs missed the target are open, the best of a policy a star."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
     except ImportError:
         raise MissingDependencyError("matplotlib", "report", "a figure") from None
 
@@ -33,6 +34,11 @@ def tuning_figure(tuning: Tuning) -> "Figure":
                 markerfacecolor="white" if one.missed else style.colour,
             )  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="step size", ylabel=f"simulated seconds to {tuning.target}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(tried := sorted({trial.choice["step_size"] for trial in tuning.trials}), [f"{x:g}" for x in tried])
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_title(f"{tuning.experiment.name}: stars are best; open points are bounds, some runs missed", fontsize=9)
     axes.grid(alpha=0.3, linewidth=0.4)
     axes.legend(frameon=False, fontsize=8)

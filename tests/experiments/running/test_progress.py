@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fedtempo.cli import progress
+from fedtempo.experiments.running import progress
 from fedtempo.experiments.running.grid import Grid
 from fedtempo.experiments.running.runner import run
 from support.grids import planned_runs
