@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedtempo.checks import InputError
+from fedtempo.cli.terminal import FAILED, print_content
 from fedtempo.files import whole_file
 
 
@@ -15,6 +16,19 @@ def policies() -> None:
 
     for name, entry in available_policies().items():
         print(f"{name:16} {entry.description}")
+
+
+def check_policy(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="Your own as module:Class, or a name.")],
+) -> None:
+    """Try whether a policy has the properties that engines rely on. Exit with code 1 if one fails."""
+    from fedtempo.api import conformance
+    from fedtempo.policies.registry import check_name
+
+    found = conformance.check_policy(check_name(policy))
+    print_content(found.table())
+    if not found.holds:
+        raise typer.Exit(FAILED)
 
 
 def init(

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TypeAlias
 
-from fedtempo.checks import InputError
+from fedtempo.checks import InputError, Vector
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.entry import Entry
 from fedtempo.policies.fixed import FixedSampling, Sampler
@@ -72,6 +72,15 @@ def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
     return make(policy, setting)
 
 
+def _sampled(sampler: Sampler, setting: PolicySetting) -> Vector:
+    """Return the q of a user's own sampler; what it raises becomes one sentence."""
+    try:
+        return sampler(setting.fleet)
+    except Exception as error:
+        name = getattr(sampler, "__name__", "a sampler")
+        raise InputError(name=name, rule="return a probability for each client", got=repr(error)) from error
+
+
 def make(policy: PolicyLike, setting: PolicySetting) -> Policy:
     """Return a policy from its name, a ready policy, a class that takes the setting, or a function from fleet to q."""
     if isinstance(policy, str):
@@ -88,5 +97,5 @@ def make(policy: PolicyLike, setting: PolicySetting) -> Policy:
         return adopt(policy)
     if callable(policy):
         read_options(NoOptions, setting.options)
-        return FixedSampling(setting.fleet, policy(setting.fleet), setting.cohort_size)
+        return FixedSampling(setting.fleet, _sampled(policy, setting), setting.cohort_size)
     raise InputError(name="policy", rule="be a name, a policy, a class or a function from fleet to q", got=repr(policy))
