@@ -53,9 +53,9 @@ def target_of(experiment: Experiment) -> Target:
     target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
     if target == Target():
         raise InputError(
-            name=experiment.path or experiment.name,
-            rule="have a target under [stop]",
+            name=experiment.path or "a comparison",
+            rule="have a target" if experiment.path is None else "have a target under [stop]",
             got="none",
-            remedy="or give {target_loss}",
+            remedy=f"{'' if experiment.path is None else 'or '}give {{target_loss}}",
         )
     return target

@@ -1,0 +1,202 @@
+"""Policies side by side on a problem of one's own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+import fedtempo
+from fedtempo import InputError, Problem
+from fedtempo.engine.records import RECORDS
+from fedtempo.experiments.comparing.statistics import outcomes
+from support.runs import command
+
+TRAINING = {"cohort_size": 3, "local_steps": 5, "step_size": 0.05, "schedule": "constant"}
+SHORT = {**TRAINING, "max_rounds": 6, "target_loss": 1.9, "jobs": 1}
+
+
+def favourites(fleet):
+    return fleet.data_share**2 / np.sum(fleet.data_share**2)
+
+
+class InTurn:
+    """A policy of somebody's own."""
+
+    def __init__(self, setting):
+        self.fleet, self.size = setting.fleet, setting.cohort_size
+
+    def plan(self, context):
+        members = np.sort((context.round_index * self.size + np.arange(self.size)) % len(self.fleet))
+        share = self.fleet.data_share[members]
+        return fedtempo.RoundPlan(members=members, weights=share / share.sum())
+
+    def observe(self, report):
+        pass
+
+
+def test_policies_of_all_kinds_are_compared(problem):
+    own = {"tempo": "tempo", "mine": favourites, "in turn": InTurn, "no memory": ("tempo", {"memory": False})}
+    found = fedtempo.compare(problem, own, seeds=2, **SHORT)
+    assert [row[0].text for row in found.table().rows] == list(own)
+    assert repr(found) == "Comparison(tempo, mine, in turn, no memory: 8 runs to loss 1.9)"
+    frame = found.to_pandas()
+    assert frame.to_dict("records") == [asdict(one) for one in outcomes(found.runs, found.target)]
+    assert set(frame["policy"]) == set(own)
+    assert "<table" in found._repr_html_()
+    assert str(found) == str(found.table())
+
+
+def test_a_comparison_is_drawn_and_written_as_a_page(problem, tmp_path):
+    found = fedtempo.compare(problem, ["weighted", favourites], seeds=2, **SHORT)
+    found.plot().savefig(tmp_path / "curves.png")
+    found.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "favourites" in page
+    assert "fedtempo run CONFIG" not in page, "no configuration runs it again"
+
+
+def test_an_alias_of_a_policy_keeps_its_traits(problem):
+    own = {"known": ("proposed-oracle", {"beta_over_alpha": 0.1}), "weighted": "weighted"}
+    found = fedtempo.compare(problem, own, seeds=1, **SHORT)
+    assert [run.oracle for run in found.runs] == [True, False]
+
+
+def test_the_same_call_goes_on_with_what_has_not_ended(problem, own_data, own_times, tmp_path):
+    first = fedtempo.compare(problem, ["weighted", favourites], seeds=2, out=tmp_path / "out", **SHORT)
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob(RECORDS)}
+    assert len(files) == 4
+    next(iter(files)).unlink()
+    again = fedtempo.compare(
+        Problem(own_data, **own_times), ["weighted", favourites], seeds=2, out=tmp_path / "out", **SHORT
+    )
+    assert again.to_pandas().equals(first.to_pandas())
+    changed = [path for path, then in files.items() if path.stat().st_mtime_ns != then]
+    assert changed == [next(iter(files))]
+
+
+@pytest.mark.parametrize("change", ["data", "times", "training"])
+def test_another_problem_is_another_run(problem, own_data, own_times, tmp_path, change):
+    fedtempo.compare(problem, ["weighted"], seeds=1, out=tmp_path, **SHORT)
+    other, training = problem, dict(SHORT)
+    if change == "data":
+        data = fedtempo.data.synthetic.synthetic_data(alpha=1, beta=1, num_clients=10, num_samples=1000, seed=1)
+        other = Problem(data, **own_times)
+    elif change == "times":
+        other = Problem(own_data, compute_time=2.0, upload_time=1.0)
+    else:
+        training["step_size"] = 0.01
+    fedtempo.compare(other, ["weighted"], seeds=1, out=tmp_path, **training)
+    assert len(list(tmp_path.rglob(RECORDS))) == 2
+
+
+def test_workers_get_functions_of_a_script(problem, tmp_path):
+    """Runs side by side give what they give one after another."""
+    one = fedtempo.compare(problem, [favourites, InTurn], seeds=2, out=tmp_path / "one", **SHORT)
+    two = fedtempo.compare(problem, [favourites, InTurn], seeds=2, out=tmp_path / "two", **{**SHORT, "jobs": 2})
+    assert one.to_pandas().equals(two.to_pandas())
+    assert [path.read_bytes() for path in sorted((tmp_path / "one").rglob(RECORDS))] == [
+        path.read_bytes() for path in sorted((tmp_path / "two").rglob(RECORDS))
+    ]
+
+
+@pytest.fixture
+def aimed(config):
+    """A configuration with a target."""
+    config.write_text(config.read_text().replace("[stop]", "[stop]\ntarget_loss = 1.0"))
+    return config
+
+
+def test_a_file_gives_the_same_records_in_python_as_on_the_command_line(aimed, tmp_path):
+    assert command("compare", aimed, "--policies", "uniform", "--seeds", 1, "-o", tmp_path / "shell", "--jobs", 1) == 0
+    fedtempo.compare(aimed, ["uniform"], seeds=1, out=tmp_path / "python", jobs=1)
+    (shell,) = (tmp_path / "shell").rglob(RECORDS)
+    (python,) = (tmp_path / "python").rglob(RECORDS)
+    assert shell.read_bytes() == python.read_bytes()
+    assert shell.parent.name == python.parent.name
+
+
+def test_a_problem_from_a_file_trains_as_the_file_does(aimed):
+    own = fedtempo.compare(aimed, ["uniform"], seeds=1, jobs=1)
+    header = own.runs[0].header.config
+    training, stop = header["training"], header["stop"]
+    found = fedtempo.compare(
+        Problem.from_file(aimed), ["uniform"], seeds=1, jobs=1, **training,
+        target_loss=stop.get("target_loss"), target_accuracy=stop.get("target_accuracy"),
+        max_rounds=stop.get("max_rounds"), time_limit=stop.get("max_time"),
+    )  # fmt: skip
+    assert found.runs[0].records == own.runs[0].records
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+import fedtempo
+from fedtempo.data.synthetic import synthetic_data
+
+def slow(fleet):
+    return fleet.data_share
+
+data = synthetic_data(alpha=1.0, beta=1.0, num_clients=10, num_samples=1000, seed=0)
+problem = fedtempo.Problem(data, compute_time=np.arange(1, 11), upload_time=1.0)
+found = fedtempo.compare(
+    problem, {"tempo": "tempo", "mine": slow}, seeds=2, max_rounds=400, target_loss=0.1, cohort_size=3, step_size=0.05,
+    out=sys.argv[1], jobs=2,
+)
+found.report(sys.argv[1] + "/page.html")
+"""
+
+
+def test_killed_half_way_and_started_again_it_ends_with_the_same_bytes(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    subprocess.run([sys.executable, script, tmp_path / "whole"], check=True)
+    process = subprocess.Popen([sys.executable, script, tmp_path / "killed"], start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "killed").rglob(RECORDS)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    subprocess.run([sys.executable, script, tmp_path / "killed"], check=True)
+    whole, killed = (
+        {path.relative_to(root): path.read_bytes() for name in (RECORDS, "page.html") for path in root.rglob(name)}
+        for root in (tmp_path / "whole", tmp_path / "killed")
+    )
+    assert len(whole) == 5
+    assert whole == killed
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"policies": []}, "policies must name at least one"),
+        ({"policies": ["tempoo"]}, "did you mean 'tempo'"),
+        ({"policies": {"tempo": favourites}}, "not give a built-in policy's name to another"),
+        ({"policies": {"mine": lambda fleet: 1 / 0}}, "ZeroDivisionError"),
+        ({"policies": {"mine": lambda fleet: np.ones(3)}}, "mine"),
+        ({"policies": {"mine": ("tempo", {"memmory": True})}}, "did you mean 'memory'"),
+        ({"problem": 3}, "problem must be a fedtempo.Problem or the path"),
+        ({"problem": "nowhere.toml"}, "nowhere.toml"),
+        ({"target_loss": None}, "have a target"),
+        ({"seeds": 0}, "seeds must be"),
+        ({"seeds": [1, 1]}, "different seeds"),
+        ({"cohort_sise": 3}, "did you mean 'cohort_size'"),
+    ],
+)
+def test_bad_arguments_get_one_sentence(problem, tmp_path, change, sentence):
+    asked = {"problem": problem, "policies": ["weighted"], "seeds": 1, "out": tmp_path / "out", **SHORT, **change}
+    with pytest.raises(InputError) as refused:
+        fedtempo.compare(asked.pop("problem"), asked.pop("policies"), **asked)
+    assert sentence in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_summary_of_a_comparison_is_json(problem):
+    found = fedtempo.compare(problem, "weighted", seeds=1, **SHORT)
+    json.loads(found.to_pandas().to_json())
