@@ -49,6 +49,7 @@ LAZY = {
     "fedtempo.simulator.api": ("RunResult", "simulate"),
     "fedtempo.simulator.channel": ("ChannelState",),
     "fedtempo.engine.loop": ("DivergedError",),
+    "fedtempo.experiments.export": ("read_runs",),
 }
 
 
@@ -96,6 +97,7 @@ __all__ = [
     "optimal_cohort",
     "optimal_sampling",
     "read_fleet",
+    "read_runs",
     "round_cost",
     "round_time_bounds",
     "rounds_to_gap",

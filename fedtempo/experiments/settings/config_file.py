@@ -1,4 +1,7 @@
-"""Experiments from TOML files: a file, one of its presets over it, and what a command asks for over both."""
+"""Experiments from TOML files: a file, one of its presets over it, and what a command asks for over both.
+
+Where there is no such file, a bare name is that of a configuration of the package.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,26 +9,42 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedtempo.checks import InputError, near_miss
+from fedtempo.experiments.settings.assignments import Assignments, lay_over
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, make_experiment, with_current_names
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
+from fedtempo.experiments.settings.shipped import find_config
 
 
-def load_experiment(path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None) -> Experiment:
+def load_experiment(
+    path: Path | str,
+    preset: str = DEFAULT_PRESET,
+    *,
+    over: SettingsTable | None = None,
+    assignments: Assignments = (),
+) -> Experiment:
     """Return the experiment of a file under a preset.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
-    new targets replace all old ones, and new limits all old limits. Files that the experiment names are looked for
-    beside its own file first, then where the command was given; its table keeps them as they were written.
+    new targets replace all old ones, and new limits all old limits. ``assignments`` lie over all of these, and over
+    what policies have of their own (``parse_assignments``). Files that the experiment names are looked for beside its
+    own file first, then where the command was given; its table keeps them as they were written.
     """
     table = _read_table(path)
     try:
         table = _under_preset(table, preset)
         if over:
             table = _with_changes(table, with_current_names(over))
-        experiment = make_experiment(table, preset)
+        experiment = make_experiment(table, preset) if not assignments else None
     except InputError as error:
         raise error.within(path) from None
-    return _with_paths(experiment, Path(path))
+    return _with_paths(experiment or _assigned(table, preset, assignments, path), find_config(path))
+
+
+def _assigned(table: SettingsTable, preset: str, assignments: Assignments, path: Path | str) -> Experiment:
+    try:
+        return make_experiment(lay_over(table, assignments), preset)
+    except InputError as error:
+        raise error.within(f"{path} and the settings over it") from None
 
 
 def has_preset(path: Path | str, preset: str) -> bool:
@@ -35,11 +54,7 @@ def has_preset(path: Path | str, preset: str) -> bool:
 
 def _read_table(path: Path | str) -> dict[str, object]:
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            name=path, rule="be a configuration file", got="no such file", remedy="fedtempo init writes one"
-        ) from None
+        return tomllib.loads(find_config(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(name=path, rule="be a readable text file", got=f"{error}") from None
     except tomllib.TOMLDecodeError as error:
