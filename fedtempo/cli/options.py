@@ -26,7 +26,7 @@ Configs = Annotated[
 Assigned = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Set any key over the file, e.g. training.step_size=0.05; may be repeated."
+        "--set", metavar="KEY=VAL", help="Set any key over the file, e.g. training.step_size=0.05; may be repeated."
     ),
 ]
 Preset = Annotated[str, typer.Option(help="Which settings of the file.")]
