@@ -72,6 +72,7 @@ def pip(python: Path, *arguments: object) -> None:
 def place(tmp_path_factory):
     """A folder outside of the repository with its sources, as it has them, and a new environment."""
     folder = tmp_path_factory.mktemp("wheel")
+    (folder / "sources").mkdir()
     for name in SOURCES:
         if (ROOT / name).is_dir():
             left_out = shutil.ignore_patterns("__pycache__")
