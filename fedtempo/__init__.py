@@ -57,6 +57,7 @@ LAZY = {
     "fedtempo.simulator.channel": ("ChannelState",),
     "fedtempo.simulator.problem": ("Problem",),
     "fedtempo.engine.loop": ("DivergedError",),
+    "fedtempo.experiments.export": ("read_runs",),
 }
 
 
@@ -110,6 +111,7 @@ __all__ = [
     "plan",
     "rank",
     "read_fleet",
+    "read_runs",
     "reproduce",
     "round_cost",
     "round_time_bounds",

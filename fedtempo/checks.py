@@ -63,7 +63,7 @@ class MissingDependencyError(InputError):
 
     def __init__(self, package: str, extra: str, purpose: str, *, places: tuple[str, ...] = ()) -> None:
         """Say which extra brings the package."""
-        remedy = f"run in fedtempo's folder: pip install -c constraints.txt '.[{extra}]'"
+        remedy = f"run: pip install 'fedtempo[{extra}]'"
         super().__init__(purpose, f"have {package} installed", remedy=remedy, places=places)
         self.package, self.args = package, (package, extra, purpose)
 

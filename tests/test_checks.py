@@ -93,7 +93,7 @@ def test_a_missing_package_is_named_with_what_brings_it():
     error = MissingDependencyError("flwr", "flower", "flower_run")
     assert str(error).startswith("flower_run needs flwr, which is not installed; ")
     assert error.sentence(as_option).startswith("--flower-run needs flwr")
-    assert "'.[flower]'" in error.remedy
+    assert "pip install 'fedtempo[flower]'" in error.remedy
     assert error.package == "flwr"
     assert str(error.within("a.toml")) == f"a.toml: {error}"
 

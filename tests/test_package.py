@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 
 import fedtempo
+from support.paths import ROOT
 
 
 def test_importing_the_package_needs_arrays_only():
@@ -26,3 +28,9 @@ def test_the_version_is_the_one_installed():
     command = [sys.executable, "-m", "fedtempo", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == fedtempo.__version__ == version("fedtempo")
+
+
+def test_all_brings_every_extra_but_dev():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = extras["all"][0].removeprefix("fedtempo[").removesuffix("]").split(",")
+    assert sorted(named) == sorted(set(extras) - {"all", "dev"})

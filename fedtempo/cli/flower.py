@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedtempo.checks import InputError
-from fedtempo.cli.options import JSON, check_ending, check_installed, check_outputs
+from fedtempo.cli.options import JSON, Assigned, check_ending, check_installed, check_outputs
 from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, fail
 from fedtempo.files import whole_file
 
@@ -25,9 +25,12 @@ def run_on_testbed(
     cohort_size: Annotated[int, typer.Option(help="Clients drawn in each round.")] = 4,
     config: Annotated[
         Path | None,
-        typer.Option(help="Experiment to run, with this many clients.", show_default="a small synthetic one"),
+        typer.Option(
+            help="Experiment to run, a file or a name, with this many clients.", show_default="a small synthetic one"
+        ),
     ] = None,
     preset: Annotated[str, typer.Option(help="Which settings of it.")] = "paper",
+    assignments: Assigned = None,
     link: Annotated[str | None, typer.Option(help="paper, equal or shared.", show_default="the experiment's")] = None,
     model_megabytes: Annotated[
         float, typer.Option(help="Size of an upload; ballast makes up for a small model.")
@@ -49,6 +52,7 @@ def run_on_testbed(
     Example: fedtempo testbed --nodes 3 --rounds 3 --cohort-size 2
     """
     check_installed("flwr", "flower", "testbed")
+    from fedtempo.experiments.settings.assignments import parse_assignments
     from fedtempo.flower.testbed.request import TestbedRequest
     from fedtempo.flower.testbed.running import run_testbed
     from fedtempo.flower.testbed.screen import Screen
@@ -59,6 +63,7 @@ def run_on_testbed(
         nodes=nodes, rounds=rounds, policy=policy, cohort_size=cohort_size, config=config, preset=preset, link=link,
         model_megabytes=model_megabytes, target_loss=target_loss, clients=clients, beta_over_alpha=beta_over_alpha,
         seed=seed, deadline=deadline, netns=netns, tc=tc, records=records,
+        assignments=tuple(parse_assignments(assignments or ())),
     )  # fmt: skip
     with _explained(records), compiling_noted(), Screen(console()) as screen:
         run = run_testbed(request, screen.show)

@@ -17,8 +17,18 @@ from fedtempo.checks import (
     check_seed,
 )
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment, a TOML file.")]
-Configs = Annotated[Path, typer.Option(help="Folder of setup1.toml to setup3.toml.")]
+ConfigFile = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="The experiment: a TOML file, or a name such as setup2.")
+]
+Configs = Annotated[
+    Path, typer.Option(help="Folder of setup1.toml to setup3.toml; where there is none, fedtempo's own are taken.")
+]
+Assigned = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VAL", help="Set any key over the file, e.g. training.step_size=0.05; may be repeated."
+    ),
+]
 Preset = Annotated[str, typer.Option(help="Which settings of the file.")]
 Seeds = Annotated[int, typer.Option(help="How many seeds.")]
 TargetLoss = Annotated[float | None, typer.Option(help="Loss to reach instead of the file's targets.")]

@@ -14,6 +14,7 @@ from fedtempo.checks import check_seed
 from fedtempo.cli.options import (
     HTML,
     JSON,
+    Assigned,
     ConfigFile,
     Jobs,
     Preset,
@@ -43,28 +44,34 @@ def run(
     preset: Preset = "paper",
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder of the records.", show_default="runs/CONFIG/PRESET/POLICY/seedS"),
+        typer.Option("-o", "--output", help="Folder of the records.", show_default="runs/CONFIG/POLICY-seedS"),
     ] = None,
     target_loss: Annotated[float | None, typer.Option(help="End at this loss instead of the file's targets.")] = None,
     max_rounds: Annotated[
         int | None, typer.Option(help="End after so many rounds instead of the file's limit.")
     ] = None,
+    assignments: Assigned = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 if the target is not reached.")] = False,
 ) -> None:
     """Simulate one run: one policy, one seed. A run that was stopped goes on where it was."""
     from fedtempo.experiments.running import runner
+    from fedtempo.experiments.running.folders import run_folder
     from fedtempo.experiments.running.notices import warn_first
     from fedtempo.experiments.running.planned import plan_run
     from fedtempo.experiments.running.progress import run_progress
     from fedtempo.experiments.running.results import read_run
     from fedtempo.experiments.running.run_summary import summary_table
+    from fedtempo.experiments.settings.assignments import parse_assignments
     from fedtempo.experiments.settings.config_file import load_experiment
+    from fedtempo.policies.registry import check_name
     from fedtempo.tables.terminal import show_framed
 
     check_seed("seed", seed)
     stop = stop_options(target_loss=target_loss, max_rounds=max_rounds)
-    experiment = load_experiment(config, preset, over={"stop": stop})
-    folder = output or Path("runs") / config.stem / preset / policy / f"seed{seed}"
+    assigned = parse_assignments(assignments or ())
+    experiment = load_experiment(config, preset, over={"stop": stop}, assignments=assigned)
+    check_name(policy)
+    folder = output or run_folder(config.stem, experiment, policy, seed, changed=bool(assigned))
     planned = plan_run(experiment, policy, seed, folder)
     with run_notices():
         warn_first(experiment, [policy])
@@ -91,6 +98,7 @@ def compare(
     time_limit: Annotated[
         float | None, typer.Option(help="Simulated seconds, pilots apart, instead of the file's limits.")
     ] = None,
+    assignments: Assigned = None,
     jobs: Jobs = -1,
     ray: Ray = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write each run to a JSON file.")] = None,
@@ -99,6 +107,8 @@ def compare(
 ) -> None:
     """Run policies over the same seeds, and show what each takes to the target. Finished runs are not run again."""
     from fedtempo.experiments.comparing import compare as verb
+    from fedtempo.experiments.running.folders import experiment_folder
+    from fedtempo.experiments.settings.assignments import parse_assignments
     from fedtempo.experiments.settings.config_file import load_experiment
 
     names, all_seeds = policy_names(policies), seed_range(seeds, first_seed)
@@ -109,9 +119,11 @@ def compare(
     if report is not None:
         check_report()
     stop = stop_options(target_loss=target_loss, target_accuracy=target_accuracy, time_limit=time_limit)
-    experiment = load_experiment(config, preset, over={"stop": stop})
+    assigned = parse_assignments(assignments or ())
+    experiment = load_experiment(config, preset, over={"stop": stop}, assignments=assigned)
+    folder = experiment_folder(output, config.stem, preset)
     with shown_runs(jobs, ray) as execution:
-        found = verb.compare(experiment, names, all_seeds, folder=output / config.stem / preset, execution=execution)
+        found = verb.compare(experiment, names, all_seeds, folder=folder, execution=execution)
     print_content(found.table())
     if json_file is not None:
         with whole_file(json_file) as stream:

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from fedtempo.checks import InputError
-from fedtempo.cli.terminal import FAILED, print_content
-from fedtempo.files import whole_file
+from fedtempo.cli.terminal import FAILED, note, print_content
+from fedtempo.files import whole_files
+
+FLEET = "fleet.csv"  # the example that init writes
 
 
 def policies() -> None:
@@ -34,14 +36,27 @@ def check_policy(
 def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("experiment.toml"),
 ) -> None:
-    """Write a commented configuration to start from."""
-    from fedtempo.experiments.settings.template import TEMPLATE
+    """Write a commented configuration to start from, and beside it fleet.csv, a fleet to plan.
 
+    Example: fedtempo init my.toml
+    """
+    from fedtempo.experiments.settings.template import TEMPLATE
+    from fedtempo.planning.example import example_fleet
+
+    fleet = path.with_name(FLEET)
     if path.exists():
         raise InputError(name=path, rule="not exist yet", got="a file", remedy="choose another name")
-    with whole_file(path) as stream:
-        stream.write(TEMPLATE)
+    if path == fleet:
+        raise InputError(name=path, rule="not be the example fleet's", got=FLEET, remedy="choose another name")
+    contents = {path: TEMPLATE} | ({} if fleet.exists() else {fleet: example_fleet()})
+    with whole_files(*((place, "w") for place in contents)) as streams:
+        for stream, text in zip(streams, contents.values(), strict=True):
+            stream.write(text)
     print(f"wrote {path}; run: fedtempo run {path} --policy weighted")
+    if fleet in contents:
+        print(f"wrote {fleet}; run: fedtempo plan {fleet} --model-size 5 --cohort-size 5 --beta-over-alpha 0.1")
+    else:
+        note(f"{fleet} is there already and stays as it is")
 
 
 def fetch(dataset: Annotated[str, typer.Argument(help="mnist or emnist.")]) -> None:

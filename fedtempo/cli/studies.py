@@ -7,6 +7,7 @@ import typer
 
 from fedtempo.checks import InputError
 from fedtempo.cli.options import (
+    Assigned,
     ConfigFile,
     Configs,
     Jobs,
@@ -45,6 +46,7 @@ def tune(
     ] = None,
     target_loss: TargetLoss = None,
     time_limit: Annotated[float | None, typer.Option(help="Simulated seconds instead of the file's limits.")] = None,
+    assignments: Assigned = None,
     jobs: Jobs = -1,
     ray: Ray = None,
     output: RecordsOutput = Path("runs/tune"),
@@ -52,6 +54,7 @@ def tune(
     """Find each policy's best step size and K: fewest runs that miss the target, then the shortest mean time."""
     from fedtempo.experiments.ranking import tuning
     from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace
+    from fedtempo.experiments.settings.assignments import parse_assignments
     from fedtempo.experiments.settings.config_file import load_experiment
 
     names, stop = policy_names(policies), stop_options(target_loss=target_loss, time_limit=time_limit)
@@ -60,12 +63,14 @@ def tune(
     cohorts = numbers("cohort_sizes", cohort_sizes, int)
     if not sizes:
         raise InputError(name="step_sizes", rule="hold at least one step size", got="none")
+    over = parse_assignments(assignments or ())
     space = SearchSpace(
-        experiment=load_experiment(config, preset or _preset_to_tune(config)),
+        experiment=load_experiment(config, preset or _preset_to_tune(config), assignments=over),
         choices={"step_size": sizes} | ({"cohort_size": cohorts} if cohorts else {}),
         seeds=seed_range(seeds, FIRST_SEED if first_seed is None else first_seed),
         stop=stop,
         root=output / config.stem,
+        assignments=over,
     )
     with shown_runs(jobs, ray) as execution:
         found = tuning.tune(names, space, execution)
@@ -93,6 +98,7 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="How many seeds; the paper has 20.")] = 20,
     first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
     preset: Annotated[str, typer.Option(help="Which settings of the setups.")] = "paper",
+    assignments: Assigned = None,
     jobs: Jobs = -1,
     ray: Ray = None,
     configs: Configs = CONFIGS,
@@ -103,12 +109,18 @@ def reproduce(
 ) -> None:
     """Reproduce the paper's tables and figures, beside its own numbers. Interrupted, it goes on where it was."""
     from fedtempo.experiments.paper import reproduce as verb
+    from fedtempo.experiments.settings.assignments import parse_assignments
 
     verb.parts_of(what)
     check_installed("matplotlib", "report", "reproduce")
     check_folders(records, output)
     request = verb.ReproductionRequest(
-        what=what, seeds=seed_range(seeds, first_seed), preset=preset, configs=configs, records=records
+        what=what,
+        seeds=seed_range(seeds, first_seed),
+        preset=preset,
+        configs=configs,
+        records=records,
+        assignments=parse_assignments(assignments or ()),
     )
     with shown_runs(jobs, ray) as execution:
         for part in verb.reproduce(request, execution):
@@ -127,6 +139,7 @@ def leaderboard(
     draws: Annotated[int, typer.Option(help="How many draws of the data.")] = 5,
     traces: Annotated[Path | None, typer.Option(help="Folder of .up and .csv traces, for the channel traces.")] = None,
     configs: Configs = CONFIGS,
+    assignments: Assigned = None,
     jobs: Jobs = -1,
     ray: Ray = None,
     records: RecordsFolder = Path("runs/leaderboard"),
@@ -137,6 +150,7 @@ def leaderboard(
 ) -> None:
     """Rank policies by time to target, all time counted, each at its own best settings. Interrupted, it goes on."""
     from fedtempo.experiments.ranking import leaderboard as verb
+    from fedtempo.experiments.settings.assignments import parse_assignments
 
     check_installed("matplotlib", "report", "leaderboard")
     check_folders(records, output)
@@ -151,6 +165,7 @@ def leaderboard(
         traces=traces,
         records=records,
         beside=beside,
+        assignments=parse_assignments(assignments or ()),
     )
     with shown_runs(jobs, ray) as execution:
         for ranking in verb.rank(request, execution):

@@ -49,7 +49,7 @@ def test_models_are_checked_and_torch_is_named_where_it_is_missing(data, times, 
     for module in ("fedtempo.learning.models", "fedtempo.learning.torch_module"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"pip install -c constraints.txt '\.\[torch\]'"):
+    with pytest.raises(InputError, match=r"pip install 'fedtempo\[torch\]'"):
         run(data, times, model=lambda: None)
 
 

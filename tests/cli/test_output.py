@@ -100,7 +100,7 @@ def test_ctrl_c_in_a_grid_says_how_far_it_is_and_where(config, tmp_path, monkeyp
 
     monkeypatch.setattr("fedtempo.experiments.running.grid.run_here", interrupted)
     assert command("compare", config, "--policies", "uniform,weighted", "--seeds", 2, "-o", tmp_path / "runs") == 130
-    where = tmp_path / "runs" / "small" / "paper"
+    where = tmp_path / "runs" / "small"
     assert capsys.readouterr().err == (
         f"fedtempo: interrupted; 1 of 4 runs have ended, in {where}; the same command goes on with the others\n"
     )

@@ -12,6 +12,7 @@ from fedtempo.engine.records import RECORDS, read_header, read_records
 from fedtempo.engine.run_folder import CHECKPOINT, LOCK
 from fedtempo.experiments.running.problem import load_data
 from fedtempo.experiments.settings.config_file import load_experiment
+from support.paths import ROOT
 from support.runs import SMALL, command
 
 
@@ -32,7 +33,7 @@ def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys
 def test_the_folder_has_a_sensible_default(config, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command("run", config, "--policy", "weighted", "--preset", "best", "--max-rounds", 2) == 0
-    assert (tmp_path / "runs/small/best/weighted/seed0" / RECORDS).exists()
+    assert (tmp_path / "runs/small-best/weighted-seed0" / RECORDS).exists()
 
 
 def test_a_finished_run_is_not_run_again_and_another_is_refused(config, tmp_path, capsys):
@@ -88,6 +89,22 @@ def test_init_writes_a_file_that_runs(tmp_path, monkeypatch, capsys):
     assert command("run", "experiment.toml", "--policy", "weighted", "--max-rounds", 2) == 0
     assert command("init") == 2
     assert "must not exist yet" in capsys.readouterr().err
+
+
+def test_init_writes_the_example_fleet_unless_there_is_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert command("init", "my.toml") == 0
+    assert (tmp_path / "fleet.csv").read_text() == (ROOT / "examples/fleet.csv").read_text()
+    assert command("plan", "fleet.csv", "--model-size", 5, "--cohort-size", 5, "--beta-over-alpha", 0.1) == 0
+    (tmp_path / "fleet.csv").write_text("mine")
+    assert command("init", "other.toml") == 0
+    assert "note: fleet.csv is there already and stays as it is" in capsys.readouterr().err
+    assert (tmp_path / "fleet.csv").read_text() == "mine"
+    (tmp_path / "new").mkdir()
+    assert command("init", "new/fleet.csv") == 2
+    assert "new/fleet.csv must not be the example fleet's" in capsys.readouterr().err
+    assert command("init", "nowhere/my.toml") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fleet.csv", "my.toml", "new", "other.toml"]
 
 
 def test_policies_are_listed(capsys):

@@ -92,7 +92,7 @@ def test_ctrl_c_twice_ends_a_comparison_with_one_sentence(setup2, tmp_path, paus
     os.killpg(process.pid, signal.SIGINT)
     out, error = process.communicate(timeout=30)
     assert (process.returncode, out.strip()) == (130, "")
-    folder = tmp_path / "runs" / "setup2" / "paper"
+    folder = tmp_path / "runs" / "setup2"
     assert error == (
         f"fedtempo: interrupted; 0 of 4 runs have ended, in {folder}; the same command goes on with the others\n"
     )

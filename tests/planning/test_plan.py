@@ -330,4 +330,4 @@ def test_a_full_disk_is_a_failed_run(capsys):
 def test_without_matplotlib_plot_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert run(*BASIC, "--cohort-size", 2, "--plot", tmp_path / "plan.png") == 2
-    assert "pip install -c constraints.txt '.[report]'" in capsys.readouterr().err
+    assert "pip install 'fedtempo[report]'" in capsys.readouterr().err

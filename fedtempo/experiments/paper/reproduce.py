@@ -11,10 +11,11 @@ from fedtempo.experiments.comparing.figures import draw_comparison
 from fedtempo.experiments.paper.impacts import SETUP, reproduce_impact_of_e, reproduce_impact_of_k
 from fedtempo.experiments.paper.setup import reproduce_setup
 from fedtempo.experiments.paper.study import ReproducedPart, Study
-from fedtempo.experiments.paper_numbers import AFTER_PILOTS, CONFIGS, PILOT_POLICIES, SETUPS
+from fedtempo.experiments.paper_numbers import AFTER_PILOTS, CONFIGS, PILOT_POLICIES, SCHEME_WITHOUT_PILOTS, SETUPS
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.problem import problem_of
+from fedtempo.experiments.settings.assignments import Assignments, KeyPath, refuse_assigned
 from fedtempo.experiments.settings.config import DEFAULT_PRESET
 from fedtempo.files import whole_file
 from fedtempo.tables.markdown import to_markdown
@@ -24,6 +25,10 @@ REPRODUCERS: dict[str, Callable[[Study], ReproducedPart]] = {
     **{name: partial(reproduce_setup, name) for name in SETUPS},
     "impact-of-k": reproduce_impact_of_k,
     "impact-of-e": reproduce_impact_of_e,
+}
+CHOSEN: dict[str, tuple[KeyPath, ...]] = {  # settings of which a part tries several values
+    "impact-of-k": (("training", "cohort_size"), ("policy", SCHEME_WITHOUT_PILOTS, "training", "cohort_size")),
+    "impact-of-e": (("training", "local_steps"), ("times", "compute")),
 }
 PARTS_OF_PAPER = (*REPRODUCERS, EVERYTHING)
 
@@ -35,8 +40,9 @@ class ReproductionRequest:
     what: str  # one of PARTS_OF_PAPER
     seeds: Sequence[int]
     preset: str = DEFAULT_PRESET
-    configs: Path = CONFIGS  # folder of setup1.toml to setup3.toml
+    configs: Path = CONFIGS  # folder of setup1.toml to setup3.toml; where it has none, the package's are taken
     records: Path = Path("runs/reproduce")
+    assignments: Assignments = ()  # single settings over the configurations
 
 
 def reproduce(request: ReproductionRequest, execution: Execution) -> Iterator[ReproducedPart]:
@@ -51,7 +57,10 @@ def reproduce(request: ReproductionRequest, execution: Execution) -> Iterator[Re
         seeds=request.seeds,
         records=request.records,
         execution=execution,
+        assignments=request.assignments,
     )
+    for name in names:
+        refuse_assigned(request.assignments, CHOSEN.get(name, ()), f"{name} tries values of it")
     for setup in dict.fromkeys(name if name in SETUPS else SETUP for name in names):
         experiment = study.experiment(setup)
         problem_of(experiment)

@@ -108,6 +108,8 @@ def _run_setup(name: str, study: Study) -> SetupRuns:
 
 def _run_with_cohort(name: str, cohort_size: int, known: SettingsTable, study: Study) -> list[Run]:
     """Run the scheme with another K, to the target that the steps of the gain are counted by."""
+    others = [one for one in study.assignments if one.path != ("training", "cohort_size")]
+    study = replace(study, assignments=others)
     over = {**known, "training": {"cohort_size": cohort_size}, "stop": {"target_loss": SETUPS[name].second_loss}}
     return study.run(study.plan(name, [SCHEME_WITHOUT_PILOTS], over, folder=f"{name}-best-k"))
 

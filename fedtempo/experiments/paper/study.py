@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.amounts import limits_in_words
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.paper_numbers import CONFIGS
+from fedtempo.experiments.running.folders import experiment_folder
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.planned import PlannedRun, plan_runs
 from fedtempo.experiments.running.results import Run, code_of
+from fedtempo.experiments.settings.assignments import Assignments
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, FileExperiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable
+from fedtempo.experiments.settings.shipped import find_setup
 from fedtempo.tables.commands import command_line
 from fedtempo.tables.document import Document, Picture
 from fedtempo.tables.prose import Code, Paragraph
@@ -24,11 +26,12 @@ from fedtempo.tables.prose import Code, Paragraph
 class Study:
     """Where setups come from, where their runs go, and who computes them."""
 
-    configs: Path  # folder of setup1.toml to setup3.toml
+    configs: Path  # folder of setup1.toml to setup3.toml; where it has none, the package's are taken
     preset: str
     seeds: Sequence[int]
     records: Path  # folder of the runs
     execution: Execution
+    assignments: Assignments = ()  # single settings over the configurations
 
     @property
     def is_paper(self) -> bool:
@@ -37,21 +40,14 @@ class Study:
 
     def experiment(self, setup: str, over: SettingsTable | None = None) -> FileExperiment:
         """Return the experiment of a setup."""
-        path = self.configs / f"{setup}.toml"
-        if not path.exists():
-            raise InputError(
-                name=path,
-                rule="be a setup of the paper",
-                got="no such file",
-                remedy="name the folder configs of the repository with {configs}",
-            )
-        return load_experiment(path, self.preset, over=over)
+        path = find_setup(self.configs, setup)
+        return load_experiment(path, self.preset, over=over, assignments=self.assignments)
 
     def plan(
         self, setup: str, policies: Sequence[str], over: SettingsTable | None = None, *, folder: str | None = None
     ) -> list[PlannedRun]:
         """Return the runs of some policies over all seeds; runs beside the setup itself have other folders."""
-        root = self.records / (folder or setup) / self.preset
+        root = experiment_folder(self.records, folder or setup, self.preset)
         return plan_runs(self.experiment(setup, over), policies, self.seeds, root)
 
     def run(self, planned: Sequence[PlannedRun]) -> list[Run]:
@@ -72,6 +68,7 @@ class Study:
             first_seed=self.seeds[0] or None,
             preset=None if self.is_paper else self.preset,
             configs=None if self.configs == CONFIGS else str(self.configs),
+            set=[one.text for one in self.assignments],
         )
         header = runs[0].header
         return Paragraph(

@@ -12,6 +12,7 @@ from fedtempo.experiments.comparing.statistics import Target, Times, times_to
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.planned import PlannedRun, Policies, by_name, plan_runs
 from fedtempo.experiments.running.results import Run
+from fedtempo.experiments.settings.assignments import Assignments, KeyPath, paths_in, refuse_assigned
 from fedtempo.experiments.settings.changes import changed
 from fedtempo.experiments.settings.config import Experiment
 from fedtempo.experiments.settings.decode import SettingsTable, merged
@@ -30,6 +31,7 @@ class SearchSpace:
     stop: SettingsTable  # targets and limits in place of the experiment's
     root: Path  # folder of the records
     worlds: Sequence[SettingsTable] = ({},)  # tables that lie over the experiment, such as other draws of the data
+    assignments: Assignments = ()  # single settings over all of these, none of which may be one that is tried
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -93,6 +95,10 @@ class Edge:
 
 def candidates(policies: Policies, space: SearchSpace) -> list[Candidate]:
     """Return every policy with every choice of settings, in every world."""
+    chosen: list[KeyPath] = [("training", name) for name in space.choices]
+    chosen += [("policy", policy, *path) for policy in policies for path in chosen]
+    refuse_assigned(space.assignments, chosen, "values of it are tried")
+    refuse_assigned(space.assignments, (path for world in space.worlds for path in paths_in(world)), "draws set it")
     found = []
     for (name, policy), values in product(by_name(policies).items(), product(*space.choices.values())):
         choice = dict(zip(space.choices, values, strict=True))
@@ -100,7 +106,8 @@ def candidates(policies: Policies, space: SearchSpace) -> list[Candidate]:
         runs = []
         for world in space.worlds:
             over = merged(world, own | ({"stop": space.stop} if space.stop else {}))
-            runs += plan_runs(changed(space.experiment, over), {name: policy}, space.seeds, space.root)
+            experiment = changed(space.experiment, over, space.assignments)
+            runs += plan_runs(experiment, {name: policy}, space.seeds, space.root)
         found.append(Candidate(name, choice, runs[0].training, runs))
     return found
 

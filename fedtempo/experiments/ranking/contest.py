@@ -20,6 +20,7 @@ from fedtempo.experiments.ranking.candidates import (
 from fedtempo.experiments.ranking.setup_grids import GRIDS, Choices
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.problem import load_data
+from fedtempo.experiments.settings.assignments import Assignments
 from fedtempo.experiments.settings.config import FileExperiment
 from fedtempo.experiments.settings.decode import SettingsTable
 
@@ -41,6 +42,7 @@ class Contest:
     experiment: FileExperiment  # of the configuration, before a draw of its world
     trace_files: tuple[str, ...]  # of the channel traces
     records: Path
+    assignments: Assignments = ()  # single settings over the configuration
 
     @property
     def title(self) -> str:
@@ -109,6 +111,7 @@ class Contest:
             stop={"target_loss": self.target.loss, "max_time": part * GRIDS[self.setup].time_limit},
             root=self._root(),
             worlds=[self._world(draw) for draw in draws],
+            assignments=self.assignments,
         )
         return candidates(policies, space)
 

@@ -32,7 +32,9 @@ from fedtempo.experiments.ranking.standings import (
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.results import code_of
+from fedtempo.experiments.settings.assignments import Assignments
 from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.shipped import find_setup
 from fedtempo.files import whole_file
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.tables.commands import command_line
@@ -55,10 +57,11 @@ class LeaderboardRequest:
     policies: Sequence[str] = DEFAULT_POLICIES
     seeds: int = 20  # dealt out over the draws
     draws: int = 5  # of the data
-    configs: Path = CONFIGS  # folder of setup1.toml to setup3.toml
+    configs: Path = CONFIGS  # folder of setup1.toml to setup3.toml; where it has none, the package's are taken
     traces: Path | None = None  # folder of the channel traces
     records: Path = Path("runs/leaderboard")
     beside: Path | None = None  # folder of an earlier leaderboard, whose other policies' runs are kept
+    assignments: Assignments = ()  # single settings over the configurations
 
 
 def rank(request: LeaderboardRequest, execution: Execution) -> Iterator[Ranking]:
@@ -84,11 +87,11 @@ def contests_of(request: LeaderboardRequest) -> list[Contest]:
     if check_count("seeds", request.seeds) < check_count("draws", request.draws):
         got = f"{request.seeds} for {request.draws} draws"
         raise InputError(name="seeds", rule="be at least one for each draw", got=got)
-    if not request.configs.is_dir():
-        rule = "be the folder of setup1.toml to setup3.toml"
-        raise InputError(name="configs", rule=rule, got=f"no such folder as {request.configs}")
     files = trace_files(request.traces) if "traces" in channels else ()
-    experiments = {setup: load_experiment(request.configs / f"{setup}.toml", PRESET) for setup in request.setups}
+    paths = {setup: find_setup(request.configs, setup) for setup in request.setups}
+    experiments = {
+        setup: load_experiment(path, PRESET, assignments=request.assignments) for setup, path in paths.items()
+    }
     return [
         Contest(
             setup=setup,
@@ -97,6 +100,7 @@ def contests_of(request: LeaderboardRequest) -> list[Contest]:
             experiment=experiments[setup],
             trace_files=files,
             records=request.records,
+            assignments=request.assignments,
         )
         for setup, channel, regime in product(request.setups, channels, request.regimes)
     ]
@@ -182,6 +186,7 @@ def _command(contest: Contest, request: LeaderboardRequest, *, beside: bool) -> 
         policies=None if tuple(request.policies) == DEFAULT_POLICIES else ",".join(request.policies),
         traces="FOLDER" if contest.channel == "traces" else None,
         beside="FOLDER" if beside else None,
+        set=[one.text for one in request.assignments],
     )
 
 

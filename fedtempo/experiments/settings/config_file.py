@@ -1,4 +1,7 @@
-"""Experiments from TOML files: a file, one of its presets over it, and what a command asks for over both."""
+"""Experiments from TOML files: a file, one of its presets over it, and what a command asks for over both.
+
+Where there is no such file, a bare name is that of a configuration of the package.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedtempo.checks import InputError, near_miss
+from fedtempo.experiments.settings.assignments import Assignments, lay_over
 from fedtempo.experiments.settings.config import (
     DEFAULT_PRESET,
     Experiment,
@@ -15,32 +19,50 @@ from fedtempo.experiments.settings.config import (
     with_current_names,
 )
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
+from fedtempo.experiments.settings.shipped import find_config
 
 
 def load_experiment(
-    path: Path | str, preset: str = DEFAULT_PRESET, *, over: SettingsTable | None = None
+    path: Path | str,
+    preset: str = DEFAULT_PRESET,
+    *,
+    over: SettingsTable | None = None,
+    assignments: Assignments = (),
 ) -> FileExperiment:
     """Return the experiment of a file under a preset.
 
     The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
-    new targets replace all old ones, and new limits all old limits. Files that the experiment names are looked for
-    beside its own file first, then where the command was given; its table keeps them as they were written.
+    new targets replace all old ones, and new limits all old limits. ``assignments`` lie over all of these, and over
+    what policies have of their own (``parse_assignments``). Files that the experiment names are looked for beside its
+    own file first, then where the command was given; its table keeps them as they were written.
     """
     table = _read_table(path)
     try:
         table = _under_preset(table, preset)
         if over:
             table = with_changes(table, with_current_names(over))
-        experiment = make_experiment(table, preset)
+        experiment = make_experiment(table, preset) if not assignments else None
     except InputError as error:
         raise error.within(path) from None
-    return _with_paths(experiment, Path(path))
+    return _with_paths(experiment or _assigned(table, preset, assignments, path), find_config(path))
 
 
-def changed_file_experiment(experiment: Experiment, over: SettingsTable) -> FileExperiment:
+def _assigned(table: SettingsTable, preset: str, assignments: Assignments, path: Path | str) -> FileExperiment:
+    try:
+        return make_experiment(lay_over(table, assignments), preset)
+    except InputError as error:
+        raise error.within(f"{path} and the settings over it") from None
+
+
+def changed_file_experiment(
+    experiment: Experiment, over: SettingsTable, assignments: Assignments = ()
+) -> FileExperiment:
     """Return an experiment that was read from a file with other settings over its own."""
-    table = with_changes(experiment.table, with_current_names(over))
-    changed = decode_experiment(table, experiment.preset or DEFAULT_PRESET)  # whose policies may be somebody's own
+    try:
+        table = lay_over(with_changes(experiment.table, with_current_names(over)), assignments)
+        changed = decode_experiment(table, experiment.preset or DEFAULT_PRESET)  # whose policies may be somebody's own
+    except InputError as error:
+        raise (error if experiment.path is None else error.within(experiment.path)) from None
     return changed if experiment.path is None else _with_paths(changed, experiment.path)
 
 
@@ -51,11 +73,7 @@ def has_preset(path: Path | str, preset: str) -> bool:
 
 def _read_table(path: Path | str) -> dict[str, object]:
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            name=path, rule="be a configuration file", got="no such file", remedy="fedtempo init writes one"
-        ) from None
+        return tomllib.loads(find_config(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(name=path, rule="be a readable text file", got=f"{error}") from None
     except tomllib.TOMLDecodeError as error:

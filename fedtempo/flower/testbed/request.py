@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive, check_seed
+from fedtempo.experiments.settings.assignments import Assignments, lay_over, refuse_assigned
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, make_experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import merged
@@ -16,6 +17,7 @@ from fedtempo.policies.registry import check_name
 
 LEAST_NODES = 2  # that hold all classes of the small experiment
 SAMPLES_OF_A_NODE, LEAST_SAMPLES, DRAWS_TRIED = 100, 2000, 20
+OPTIONS_OF_ITS_OWN = {"nodes": ("data", "clients"), "rounds": ("stop", "max_rounds")}  # and what they set
 SMALL_EXPERIMENT: Mapping[str, object] = {
     "name": "testbed",
     "data": {"kind": "synthetic"},
@@ -51,6 +53,7 @@ class TestbedRequest:
     netns: bool = False
     tc: bool = False
     records: Path | None = None  # None: none are kept
+    assignments: Assignments = ()  # single settings over the experiment
 
     def __post_init__(self) -> None:
         """Check each setting by itself."""
@@ -64,6 +67,8 @@ class TestbedRequest:
         if self.beta_over_alpha is not None:
             check_nonnegative("beta_over_alpha", self.beta_over_alpha)
         check_seed("seed", self.seed)
+        for option, path in OPTIONS_OF_ITS_OWN.items():
+            refuse_assigned(self.assignments, [path], f"give {{{option}}}")
 
     def settings(self) -> TestbedSettings:
         """Return the experiment, and the conditions under which nodes run it."""
@@ -79,14 +84,14 @@ class TestbedRequest:
         """Return the experiment as a plain table."""
         over = self._over()
         if self.config is not None:
-            return dict(load_experiment(self.config, self.preset, over=over).table)
+            return dict(load_experiment(self.config, self.preset, over=over, assignments=self.assignments).table)
         if self.nodes < LEAST_NODES:
             remedy = "or give an experiment with {config}"
             raise InputError(name="nodes", rule=f"be at least {LEAST_NODES}", got=self.nodes, remedy=remedy)
         samples = max(SAMPLES_OF_A_NODE * self.nodes, LEAST_SAMPLES)
         table: dict[str, object] = merged(SMALL_EXPERIMENT, over)
         for seed in range(DRAWS_TRIED):  # few clients may lack a class
-            table = merged(table, {"data": {"samples": samples, "seed": seed}})
+            table = lay_over(merged(table, {"data": {"samples": samples, "seed": seed}}), self.assignments)
             with suppress(InputError):
                 assemble(make_experiment(table))
                 break

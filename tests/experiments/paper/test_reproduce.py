@@ -127,7 +127,7 @@ def test_each_table_is_printed_when_its_part_is_done(config, tmp_path, monkeypat
 def test_a_reproduction_without_its_setups_says_how_to_name_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for what in ("reproduce", "leaderboard"):
-        assert command(what, *(["setup2"] if what == "reproduce" else [])) == 2
+        assert command(what, *(["setup2"] if what == "reproduce" else []), "--configs", "none") == 2
         (error,) = capsys.readouterr().err.splitlines()
         assert "--configs" in error
         assert "fedtempo init" not in error

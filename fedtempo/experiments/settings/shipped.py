@@ -1,0 +1,43 @@
+"""Configurations that come with the package, by name: `setup2` is one wherever a command is given."""
+
+from pathlib import Path
+
+from fedtempo.checks import InputError, near_miss
+from fedtempo.experiments.paper_numbers import CONFIGS
+
+FOLDER = Path(__file__).parents[2] / "configs"
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the configurations that come with the package."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def find_config(given: Path | str) -> Path:
+    """Return the file of an experiment: the one that is named, or where there is none, the package's of that name."""
+    path = Path(given)
+    if path.exists() and not path.is_dir():
+        return path
+    if str(path) in shipped_names():
+        return FOLDER / f"{path}.toml"
+    if path.exists():
+        return path  # a folder, which its reader refuses
+    names, hint = shipped_names(), "fedtempo init writes one, and {} come with fedtempo"
+    bare = str(path) == path.stem or path.stem in names
+    remedy = near_miss(path.stem, names, otherwise=hint) if bare else hint.format(", ".join(names))
+    raise InputError(name=given, rule="be a configuration file", got="no such file", remedy=remedy)
+
+
+def find_setup(configs: Path, setup: str) -> Path:
+    """Return the file of a setup of the paper in a folder; where nobody chose one, the package's will do."""
+    path = configs / f"{setup}.toml"
+    if path.exists():
+        return path
+    if configs == CONFIGS:
+        return FOLDER / path.name
+    raise InputError(
+        name=path,
+        rule="be a setup of the paper",
+        got="no such file",
+        remedy="leave {configs} out to take the one that comes with fedtempo",
+    )
