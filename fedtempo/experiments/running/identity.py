@@ -9,13 +9,15 @@ from pathlib import Path
 from fedtempo.engine import headers
 from fedtempo.engine.records import Header
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.settings.config import RENAMED, Experiment, for_policy, make_experiment
+from fedtempo.experiments.settings.config import RENAMED, DataConfig, Experiment, for_policy, make_experiment
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 from fedtempo.files import read_errors
+from fedtempo.own_code import is_reference, source_file
 from fedtempo.policies.registry import source_of
 
 HASH_LENGTH = 10
 LATER_SETTINGS = ("evaluate_growth",)  # of training
+LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "test", "name", "options")
 
 
 def settings_of(experiment: Experiment, training: TrainingSettings, options: SettingsTable) -> dict[str, object]:
@@ -24,6 +26,7 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
     Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
     """
     sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
+    sections["data"] = {name: value for name, value in sections["data"].items() if value or name not in LATER_OF_DATA}
     used = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
 
@@ -31,11 +34,28 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
 def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:
     """Return, in the shape of the settings, what each file holds that they name; {} if they name none."""
     found: dict[str, dict[str, object]] = {}
+    if own := data_digests(experiment.data):
+        found["data"] = own
     if experiment.times.compute_scores is not None:
         found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
     if experiment.channel.kind == "traces":
         found["channel"] = {"traces": [digest_of(name) for name in experiment.channel.traces]}
     return found
+
+
+def data_digests(config: DataConfig) -> dict[str, object]:
+    """Return what the data's file holds, and the module of a function that makes them; {} where there is neither."""
+    found: dict[str, object] = {}
+    if config.file is not None:
+        found["file"] = digest_of(config.file)
+    if is_reference(config.kind) and (source := source_file(config.kind)) is not None:
+        found["kind"] = f"{digest_of(str(source))}:{config.kind.rpartition(':')[2]}"
+    return found
+
+
+def data_contents(config: DataConfig) -> tuple[object, ...]:
+    """Return the same without names: data that were read stay what they are only as long as these do."""
+    return tuple(data_digests(config).values())
 
 
 def folder_name(policy: str, seed: int, settings: SettingsTable, files: SettingsTable) -> str:

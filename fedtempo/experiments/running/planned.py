@@ -8,7 +8,7 @@ from pathlib import Path
 from fedtempo.checks import InputError
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.running.identity import file_digests, folder_name, settings_of
+from fedtempo.experiments.running.identity import data_contents, file_digests, folder_name, settings_of
 from fedtempo.experiments.running.problem import load_data
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.experiments.settings.config import DataConfig, Experiment, for_policy
@@ -99,7 +99,7 @@ def make_header(
 
     ``table``: the configuration where it is not the experiment's; ``files``: what its files hold, where it is known.
     """
-    name, checksum, samples = _facts_of(experiment.data)
+    name, checksum, samples = _facts_of(experiment.data, data_contents(experiment.data))
     return Header(
         format=FORMAT,
         experiment=experiment.name,
@@ -116,7 +116,7 @@ def make_header(
 
 
 @cache
-def _facts_of(config: DataConfig) -> tuple[str, str, list[int]]:
+def _facts_of(config: DataConfig, contents: tuple[object, ...]) -> tuple[str, str, list[int]]:
     """Return what headers hold of the data: their name, their checksum, and how many samples each client has."""
     data = load_data(config)
     return data.name, data.checksum(), data.sizes.tolist()
