@@ -116,8 +116,8 @@ class FederatedData:
         """Read arrays from an .npz file and split them; nothing in it is unpickled.
 
         Its members are ``inputs`` and ``labels``. If it has ``test_inputs`` and ``test_labels``, they are the test
-        data; if it has ``owner``, the client of each sample, that is the split where ``split`` is left out. ``settings`` are
-        those of ``from_arrays``.
+        data; if it has ``owner``, the client of each sample, that is the split where ``split`` is left out.
+        ``settings`` are those of ``from_arrays``.
         """
         from fedtempo.data.array_files import read_npz
 

@@ -36,12 +36,12 @@ def draw_split(summary: SplitSummary) -> "Figure":
     order = _order(summary)
     if summary.mixes is None:
         _draw_sizes(figure.subplots(), summary.sizes[order])
-        figure.axes[0].set_xlabel("clients, largest first")
+        _name_clients(figure.axes[0], order, "largest first")
         return figure
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1, max(1.2, (height - 2.2) / 1.2)))
     _draw_sizes(above, summary.sizes[order])
     _draw_classes(below, summary.mixes[order], summary.class_names)
-    _name_clients(below, order)
+    _name_clients(below, order, "by their main class")
     return figure
 
 
@@ -66,8 +66,10 @@ def _draw_sizes(axes: "Axes", sizes: Integers) -> None:
     if sizes.max() > 30 * np.median(sizes):
         axes.set_yscale("log")
         axes.set_ylim(0.5, None)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylabel("samples")
     axes.margins(x=0)
+    axes.tick_params(axis="x", length=0)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -86,13 +88,13 @@ def _draw_classes(axes: "Axes", mixes: Vector, names: tuple[str, ...]) -> None:
     bar.outline.set_visible(False)
 
 
-def _name_clients(axes: "Axes", order: Integers) -> None:
+def _name_clients(axes: "Axes", order: Integers, how: str) -> None:
+    shared = f"; each column is the mean of {order.size / MOST_COLUMNS:.1f}" if order.size > MOST_COLUMNS else ""
+    axes.set_xticks([])
+    axes.set_xlabel(f"{order.size:,} clients, {how}{shared}")
     if order.size <= MOST_NAMES:
         axes.set_xticks(np.arange(order.size), [str(client) for client in order], fontsize=8)
-        axes.set_xlabel("client")
-    else:
-        axes.set_xticks([])
-        axes.set_xlabel(f"{order.size:,} clients, by their main class")
+        axes.set_xlabel(f"client, {how}")
     axes.tick_params(axis="x", length=0)
 
 
@@ -106,10 +108,11 @@ def _columns(values: Vector) -> tuple[Vector, Vector]:
 
 
 def _colours() -> "Colormap":
-    """Return colours from white, for a class that a client lacks, to dark."""
+    """Return colours from white, for a class that a client lacks, to dark; small shares can be told from none."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("shares", ["#ffffff", "#d9e6f2", "#8fb8d8", "#31688e", "#0b2a45"])
+    stops = ((0.0, "#ffffff"), (0.002, "#e3edf6"), (0.2, "#a4c8e3"), (0.5, "#4b8dbd"), (1.0, "#0b2a45"))
+    return LinearSegmentedColormap.from_list("shares", stops)
 
 
 def _short(name: str) -> str:
