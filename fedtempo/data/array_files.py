@@ -69,8 +69,8 @@ def read_npz(path: Path | str) -> ArrayFile:
     path = Path(path)
     with read_errors(path, f"an {NPZ} file"):
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                members = _members(archive)
+            with open(path, "rb") as stream:
+                members = _members(np.load(stream, allow_pickle=False))
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
             if isinstance(error, InputError):
                 raise

@@ -42,7 +42,7 @@ class FederatedData:
 
     def __post_init__(self) -> None:
         """Check every rule at the door; training relies on them."""
-        if self.num_classes != 0 or isinstance(self.num_classes, bool):
+        if self.num_classes != 0 or isinstance(self.num_classes, bool) or _could_be_classes(self.labels):
             self._keep("num_classes", check_count("num_classes", self.num_classes))
         self._keep("input_shape", tuple(check_count("input_shape", length) for length in self.input_shape))
         for field in ("inputs", "test_inputs"):
@@ -250,6 +250,10 @@ def _checked_labels(field: str, values: npt.ArrayLike, size: int, num_classes: i
         row = int(outside.argmax())
         raise InputError(name=field, rule=f"lie between 0 and {num_classes - 1}", got=f"{array[row]} in row {row}")
     return array
+
+
+def _could_be_classes(labels: npt.ArrayLike) -> bool:
+    return np.ndim(labels) == 1 and np.asarray(labels).dtype.kind in "iu"
 
 
 def _checked_targets(field: str, values: npt.ArrayLike, size: int) -> Samples:

@@ -49,7 +49,7 @@ def read_huggingface(
         parts = [columns.read(partitioner.load_partition(client)) for client in range(partitioner.num_partitions)]
     except InputError:
         raise
-    except (ValueError, KeyError, TypeError) as error:  # what partitioners raise where their settings do not fit
+    except (ValueError, LookupError, TypeError) as error:  # what partitioners raise where their settings do not fit
         raise InputError("partitioner", "split the data set", f"{' '.join(str(error).split()):.160}") from None
     sizes = [len(labels) for _, labels in parts]
     if 0 in sizes:
