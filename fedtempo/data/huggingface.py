@@ -43,8 +43,9 @@ def read_huggingface(
         if not hasattr(type(partitioner), wanted):
             remedy = "flwr_datasets.partitioner has such"
             raise InputError("partitioner", "be a partitioner of flwr-datasets", type(partitioner).__name__, remedy)
-    if not partitioner.is_dataset_assigned():
-        partitioner.dataset = train
+    if partitioner.is_dataset_assigned():  # it may be another, and is kept
+        raise InputError("partitioner", "have no data set yet", "one that was used", "make a new one")
+    partitioner.dataset = train
     try:
         parts = [columns.read(partitioner.load_partition(client)) for client in range(partitioner.num_partitions)]
     except InputError:

@@ -97,3 +97,12 @@ def test_what_is_wrong_gets_one_sentence(tmp_path):
         with pytest.raises(InputError, match=said) as caught:
             FederatedData.from_huggingface(dataset, partitioner, **{"label": "label", "inputs": "x"} | more)
         assert "\n" not in str(caught.value)
+
+
+def test_a_partitioner_serves_one_data_set():
+    partitioner = partitioners.IidPartitioner(num_partitions=2)
+    FederatedData.from_huggingface(table(), partitioner, label="label", inputs="x")
+    with pytest.raises(
+        InputError, match="partitioner must have no data set yet, got one that was used; make a new one"
+    ):
+        FederatedData.from_huggingface(table(), partitioner, label="label", inputs="x")
