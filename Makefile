@@ -76,5 +76,5 @@ $(VENV)/.flower: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.report
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
-	$(INSTALL) -e '.[cvx,dev,flower-simulation,ray,report,torch]'
+	$(INSTALL) -e '.[cvx,datasets,dev,flower-simulation,ray,report,torch]'
 	@touch $@ $(VENV)/.flower $(VENV)/.report

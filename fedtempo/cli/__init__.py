@@ -16,6 +16,7 @@ from fedtempo.cli.fleets import plan
 from fedtempo.cli.flower import credentials, link, run_on_testbed
 from fedtempo.cli.records import estimate, export, report
 from fedtempo.cli.runs import compare, run
+from fedtempo.cli.split import split
 from fedtempo.cli.start import check_policy, fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
 from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, Interrupted, fail, spelling
@@ -65,8 +66,8 @@ class _Command(TyperCommand):
 
 
 for command in (
-    plan, run, compare, reproduce, tune, leaderboard, report, policies, check_policy, init, estimate, export, fetch,
-    credentials, link,
+    plan, run, compare, reproduce, tune, leaderboard, report, policies, check_policy, init, split, estimate, export,
+    fetch, credentials, link,
 ):  # fmt: skip
     app.command(cls=_Command)(command)
 app.command("testbed", cls=_Command)(run_on_testbed)

@@ -60,7 +60,7 @@ def image_data(
     num_clients: int,
     num_samples: int,
     seed: int,
-    partition: Literal["classes", "dirichlet", "iid"] = "classes",
+    partition: Literal["classes", "dirichlet", "iid", "quantity"] = "classes",
     classes: tuple[int, int] = (1, 10),
     concentration: float = 0.5,
     letters: int = NUM_LETTERS,
@@ -69,11 +69,12 @@ def image_data(
     """Split a random part of an image set among clients; pixels run from 0 to 1, or have mean 0 and deviation 1.
 
     ``partition`` is ``classes`` (each client has from lowest to highest ``classes``), ``dirichlet`` (each class is
-    split with this ``concentration``) or ``iid``. Sizes follow a power law, except that dirichlet has its own. Where
-    the set has fewer than num_samples images for training, all are used and the name says how many.
+    split with this ``concentration``), ``iid`` or ``quantity`` (all alike but for their sizes, which are split with
+    this ``concentration``). Other sizes follow a power law, except that dirichlet has its own. Where the set has fewer
+    than num_samples images for training, all are used and the name says how many.
     """
     load = check_choice("dataset", dataset, tuple(LOADERS))
-    check_choice("partition", partition, ("classes", "dirichlet", "iid"))
+    check_choice("partition", partition, ("classes", "dirichlet", "iid", "quantity"))
     check_count("num_clients", num_clients)
     check_count("num_samples", num_samples)
     images = LOADERS[load](check_count("letters", letters))
@@ -81,6 +82,8 @@ def image_data(
     total = min(num_samples, labels.size)
     if partition == "dirichlet":
         order, offsets = split.dirichlet(labels, num_clients, total, concentration, rng)
+    elif partition == "quantity":
+        order, offsets = split.iid(labels, split.dirichlet_sizes(num_clients, total, concentration, rng), rng)
     else:
         # At least a tenth of the mean, so that the smallest clients can be trained on.
         sizes = split.power_law_sizes(num_clients, total, rng, max(1, total // (10 * num_clients)))

@@ -51,6 +51,13 @@ def power_law_sizes(
     return apportion(total, (1.0 + rng.permutation(num_clients)) ** -exponent, smallest)
 
 
+def dirichlet_sizes(num_clients: int, total: int, concentration: float, rng: np.random.Generator) -> Integers:
+    """Return sizes of clients in proportions from a symmetric Dirichlet distribution; none is below 1."""
+    check_count("num_clients", num_clients)
+    check_positive("concentration", concentration)
+    return apportion(total, _proportions(num_clients, concentration, rng), 1)
+
+
 def iid(labels: Integers, sizes: Integers, rng: np.random.Generator) -> Partition:
     """Give each client a random sample of all data, of the size asked for."""
     class_totals = _subsample(labels, int(np.sum(sizes)), rng)

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import event, types
 from numba.extending import intrinsic
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.trainer import LocalResult, LocalWork, Parameters
 
@@ -99,6 +99,17 @@ def sgd_step(weights: Parameters, gradient: Parameters, step_size: np.float32, w
         square += slope * slope
         weights[i] -= step_size * slope
     return np.sqrt(square)
+
+
+def check_classes_of_numbers(model: str, data: FederatedData) -> None:
+    """Refuse data that the compiled models cannot take: tokens, and labels that are no classes."""
+    if data.tokens:
+        remedy = "make them float32, or give a torch module that takes whole numbers"
+        raise InputError(f"the inputs of model {model}", "be real numbers", "whole numbers", remedy)
+    if not data.num_classes:
+        got = f"{data.labels.dtype} of shape {data.labels.shape}"
+        remedy = "give a torch module and a loss of your own"
+        raise InputError(f"the labels of model {model}", "be one class for each sample", got, remedy)
 
 
 def run_kernel(

@@ -15,6 +15,7 @@ from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
     adder,
+    check_classes_of_numbers,
     compiled,
     run_kernel,
     sgd_step,
@@ -64,6 +65,7 @@ class LeNetTrainer:
 
     def __init__(self, data: FederatedData) -> None:
         """Take the data."""
+        check_classes_of_numbers("lenet5", data)
         if data.input_shape != IMAGE_SHAPE:
             raise InputError(
                 name="the inputs of model lenet5", rule=f"have the shape {IMAGE_SHAPE}", got=f"{data.input_shape}"

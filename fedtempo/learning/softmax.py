@@ -8,6 +8,7 @@ import numpy.typing as npt
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
+    check_classes_of_numbers,
     compiled,
     exp,
     run_kernel,
@@ -24,6 +25,7 @@ class SoftmaxTrainer:
 
     def __init__(self, data: FederatedData) -> None:
         """Take the data."""
+        check_classes_of_numbers("softmax", data)
         self.data = data
         self.shape = (data.num_classes, data.inputs.shape[1] + 1)
         self.num_parameters = self.shape[0] * self.shape[1]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedtempo.checks import InputError, Vector
+from fedtempo.own_code import is_reference, load_reference, located, source_file
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.entry import Entry
 from fedtempo.policies.fixed import FixedSampling, Sampler
 from fedtempo.policies.foreign import UserPolicy, adopt
 from fedtempo.policies.options import NoOptions, read_options
 from fedtempo.policies.policy import Policy, PolicySetting
-from fedtempo.references import is_reference, load, source_file
 
 ENTRY_POINTS = "fedtempo.policies"
 PolicyLike: TypeAlias = str | UserPolicy | Sampler | type  # what ``make`` makes a policy from
@@ -40,7 +40,7 @@ def traits(policy: str) -> Entry:
 def source_of(policy: str) -> Path | None:
     """Return the file of a policy that is somebody's own; None for our own, or where there is none."""
     if is_reference(policy):
-        return source_file(policy)
+        return source_file(located(policy, [Path.cwd()]))
     points = entry_points(group=ENTRY_POINTS) if policy not in BUILT_IN else ()
     return next((source_file(point.value) for point in points if point.name == policy), None)
 
@@ -48,7 +48,7 @@ def source_of(policy: str) -> Path | None:
 def check_name(policy: str, *, setting: str = "policy") -> str:
     """Return the name of a policy that there is, or where it is defined; ``setting``: what named it."""
     if is_reference(policy):
-        load(policy, setting)
+        _load(policy, setting)
         return policy
     known = available_policies()
     if policy not in known:
@@ -59,7 +59,12 @@ def check_name(policy: str, *, setting: str = "policy") -> str:
 
 
 def _imported(policy: str, setting: PolicySetting) -> Policy:
-    return make(load(policy, "policy"), setting)  # type: ignore[arg-type]
+    return make(_load(policy, "policy"), setting)
+
+
+def _load(policy: str, setting: str) -> PolicyLike:
+    """Return what somebody names by where it is defined, in the present folder first."""
+    return load_reference(setting, located(policy, [Path.cwd()]))  # type: ignore[return-value]
 
 
 def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:

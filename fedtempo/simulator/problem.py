@@ -17,8 +17,8 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import LocalWork, Parameters, Trainer
+from fedtempo.own_code import load_reference
 from fedtempo.randomness import stream
-from fedtempo.references import load
 from fedtempo.simulator.channel import Channel, StaticChannel
 
 BITS_OF_A_PARAMETER = 32
@@ -80,7 +80,7 @@ class Problem:
 
         The presets are tables of the file; ``paper`` is the file itself.
         """
-        read: Callable[..., Problem] = load(FROM_FILE, "from_file")  # type: ignore[assignment]
+        read: Callable[..., Problem] = load_reference("from_file", FROM_FILE)  # type: ignore[assignment]
         return read(path, preset)
 
     def _assemble(self, data: FederatedData, model: object, fleet: Fleet, channel: Channel | None) -> None:

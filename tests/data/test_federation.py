@@ -93,3 +93,34 @@ def test_the_checksum_tells_data_apart(changes):
     same = FederatedData(**(RIGHT | {"inputs": RIGHT["inputs"].copy(), "name": "another name"}))
     assert same.checksum() == FederatedData(**RIGHT).checksum()
     assert FederatedData(**(RIGHT | changes)).checksum() != same.checksum()
+
+
+def test_tokens_and_labels_that_are_no_classes():
+    tokens = np.arange(10).reshape(5, 2)
+    data = FederatedData(**(RIGHT | {"inputs": tokens, "test_inputs": tokens[:2], "tokens": True}))
+    assert {data.inputs.dtype, data.test_inputs.dtype} == {np.dtype(np.int64)}
+    assert data.checksum() != FederatedData(**(RIGHT | {"inputs": tokens, "test_inputs": tokens[:2]})).checksum()
+    labels = np.arange(10.0).reshape(5, 2)
+    data = FederatedData(**(RIGHT | {"labels": labels, "test_labels": labels[:2], "num_classes": 0}))
+    assert data.labels.dtype == np.float32
+    assert data.client(1)[1].shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tokens": True}, "inputs must hold whole numbers, got float32"),
+        ({"num_classes": 0, "labels": [0.5] * 5, "test_labels": [[1.0]] * 2}, "test_labels must have the shape"),
+        ({"num_classes": 0, "labels": [0.5] * 4}, "labels must have one entry for each of the 5 samples"),
+        ({"num_classes": 0, "labels": [np.nan] * 5}, "labels must be finite, got another value in row 0"),
+        ({"num_classes": 0, "labels": ["a"] * 5}, "labels must hold numbers"),
+        ({"num_classes": 0}, "num_classes must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_these_have_rules_too(changes, said):
+    with pytest.raises(InputError, match=said):
+        FederatedData(**(RIGHT | changes))
+
+
+def test_the_checksum_has_stayed_what_it_was():
+    assert FederatedData(**RIGHT).checksum().startswith("193321c7d78d9f54")

@@ -42,7 +42,7 @@ def write_letters(folder, letters="abcdefghik", each=20):
     return write_set(folder / "emnist", "emnist", [*labels, 0, 3, 20, 61], [*labels, 9, 11])
 
 
-@pytest.mark.parametrize("partition", ["classes", "dirichlet", "iid"])
+@pytest.mark.parametrize("partition", ["classes", "dirichlet", "iid", "quantity"])
 def test_images_are_split_among_clients(folder, partition):
     written = write_digits(folder)
     data = image_data(dataset="mnist", num_clients=12, num_samples=500, classes=(1, 4), partition=partition, seed=0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtempo.checks import InputError
-from fedtempo.data.partition import apportion, by_classes, dirichlet, iid, power_law_sizes
+from fedtempo.data.partition import apportion, by_classes, dirichlet, dirichlet_sizes, iid, power_law_sizes
 
 TEN_CLASSES = np.repeat(np.arange(10), 600)
 
@@ -51,6 +51,16 @@ def test_sizes_are_dealt_at_random_and_keep_the_smallest():
     np.testing.assert_array_equal(np.sort(first), np.sort(other))
     np.testing.assert_array_equal(power_law_sizes(1, 7, np.random.default_rng(0), 1), [7])
     np.testing.assert_array_equal(power_law_sizes(3, 6, np.random.default_rng(0), 2), [2, 2, 2])
+
+
+@pytest.mark.parametrize("concentration", [1e-300, 0.1, 1.0, 1e6])
+def test_dirichlet_sizes_sum_to_the_total_and_none_is_empty(concentration):
+    for seed in range(5):
+        sizes = dirichlet_sizes(40, 1000, concentration, np.random.default_rng(seed))
+        assert (sizes.sum(), sizes.size) == (1000, 40)
+        assert sizes.min() >= 1
+    spread = {1e-300: 900, 0.1: 50, 1.0: 20, 1e6: 0}[concentration]
+    assert sizes.max() - sizes.min() >= spread
 
 
 @given(

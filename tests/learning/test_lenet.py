@@ -10,6 +10,7 @@ from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.lenet import LeNetTrainer
 from fedtempo.learning.models import LeNet5
+from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.learning.torch_module import TorchTrainer
 from fedtempo.learning.trainer import LocalWork
 from support.marks import slow_after
@@ -90,3 +91,14 @@ def test_initial_weights_have_the_spread_of_torch():
 def test_images_of_another_shape_are_refused(data):
     with pytest.raises(InputError, match="shape"):
         LeNetTrainer(data)
+
+
+@pytest.mark.parametrize("trainer", [LeNetTrainer, SoftmaxTrainer])
+def test_tokens_and_labels_that_are_no_classes_are_refused(trainer):
+    images = np.zeros((20, 28, 28))
+    real = FederatedData.from_arrays(images, np.linspace(0, 1, 20), clients=2, split="iid")
+    with pytest.raises(InputError, match=r"the labels of model \w+ must be one class for each sample, got float32"):
+        trainer(real)
+    tokens = FederatedData.from_arrays(images.astype(int), np.arange(20) % 2, clients=2, split="iid")
+    with pytest.raises(InputError, match=r"the inputs of model \w+ must be real numbers, got whole numbers; make them"):
+        trainer(tokens)

@@ -8,11 +8,12 @@ from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, for
 RUNS = Path("runs")
 
 
-def experiment_folder(root: Path, name: str, preset: str = DEFAULT_PRESET) -> Path:
+def experiment_folder(root: Path, name: str, preset: str | None = DEFAULT_PRESET) -> Path:
     """Return the folder of an experiment's runs below a root: its name, with that of a preset other than the file's.
 
     Earlier versions had a folder for the preset in it; where there is one, it is used.
     """
+    preset = preset or DEFAULT_PRESET
     former = root / name / preset
     return former if former.is_dir() else root / (name if preset == DEFAULT_PRESET else f"{name}-{preset}")
 

@@ -10,14 +10,23 @@ from pathlib import Path
 from fedtempo.engine import headers
 from fedtempo.engine.records import Header
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.settings.config import RENAMED, Experiment, FileExperiment, for_policy, make_experiment
+from fedtempo.experiments.settings.config import (
+    RENAMED,
+    DataConfig,
+    Experiment,
+    FileExperiment,
+    for_policy,
+    make_experiment,
+)
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.files import read_errors
+from fedtempo.own_code import is_reference, source_file
 from fedtempo.policies.registry import source_of
 
 HASH_LENGTH = 10
 LATER_SETTINGS = ("evaluate_growth",)  # of training
+LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "test", "name", "options")
 
 
 def settings_of(experiment: Experiment, training: TrainingSettings, options: SettingsTable) -> dict[str, object]:
@@ -29,6 +38,8 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
         sections = {"problem": experiment.problem.description, "stop": asdict(experiment.stop)}
     else:
         sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
+        data = sections["data"].items()
+        sections["data"] = {name: value for name, value in data if value or name not in LATER_OF_DATA}
     used = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
 
@@ -38,11 +49,28 @@ def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     if not isinstance(experiment, FileExperiment):
         return found
+    if own := data_digests(experiment.data):
+        found["data"] = own
     if experiment.times.compute_scores is not None:
         found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
     if experiment.channel.kind == "traces":
         found["channel"] = {"traces": [digest_of(name) for name in experiment.channel.traces]}
     return found
+
+
+def data_digests(config: DataConfig) -> dict[str, object]:
+    """Return what the data's file holds, and the module of a function that makes them; {} where there is neither."""
+    found: dict[str, object] = {}
+    if config.file is not None:
+        found["file"] = digest_of(config.file)
+    if is_reference(config.kind) and (source := source_file(config.kind)) is not None:
+        found["kind"] = f"{digest_of(str(source))}:{config.kind.rpartition(':')[2]}"
+    return found
+
+
+def data_contents(config: DataConfig) -> tuple[object, ...]:
+    """Return the same without names: data that were read stay what they are only as long as these do."""
+    return tuple(data_digests(config).values())
 
 
 def folder_name(policy: str, seed: int, settings: SettingsTable, files: SettingsTable) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.experiments.running.identity import digest_of
+from fedtempo.experiments.running.identity import data_contents, digest_of
+from fedtempo.experiments.running.own_data import data_of_file, data_of_function
 from fedtempo.experiments.settings.config import (
     ChannelConfig,
     DataConfig,
@@ -42,7 +43,8 @@ def problem_of(experiment: Experiment, *, model_bits: float | None = None) -> Pr
     times, channel = experiment.times, experiment.channel
     names = [] if times.compute_scores is None else [times.compute_scores]
     names += channel.traces if channel.kind == "traces" else ()
-    contents = tuple(map(digest_of, names))  # files may change while this process runs
+    # Files may change while this process runs.
+    contents = (*data_contents(experiment.data), *map(digest_of, names))
     return _problem(experiment.data, experiment.model, times, channel, contents, model_bits)
 
 
@@ -57,7 +59,7 @@ def _problem(
     model: ModelConfig,
     times: TimesConfig,
     channel: ChannelConfig,
-    contents: tuple[str, ...],
+    contents: tuple[object, ...],
     model_bits: float | None,
 ) -> Problem:
     trainer = load_trainer(model, data)
@@ -78,9 +80,17 @@ def _as_made_here(problem: Problem) -> Problem:
     return _from_elsewhere.setdefault(problem.key, problem)
 
 
-@cache
 def load_data(config: DataConfig) -> FederatedData:
     """Return the data of an experiment; runs in one process share them."""
+    return _data(config, data_contents(config))
+
+
+@cache
+def _data(config: DataConfig, contents: tuple[object, ...]) -> FederatedData:
+    if config.kind == "arrays":
+        return data_of_file(config)
+    if config.clients is None or config.samples is None:  # as of a function, which data sets are not
+        return data_of_function(config)
     if config.kind == "synthetic":
         from fedtempo.data.synthetic import synthetic_data
 
@@ -98,7 +108,7 @@ def load_data(config: DataConfig) -> FederatedData:
         num_clients=config.clients,
         num_samples=config.samples,
         classes=config.classes,
-        partition=config.partition,
+        partition=config.partition or "classes",
         concentration=config.concentration,
         letters=config.letters,
         standardise=config.standardise,
@@ -106,9 +116,13 @@ def load_data(config: DataConfig) -> FederatedData:
     )
 
 
-@cache
 def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
     """Return the trainer of an experiment; runs in one process share it."""
+    return _trainer(model, data, data_contents(data))
+
+
+@cache
+def _trainer(model: ModelConfig, data: DataConfig, contents: tuple[object, ...]) -> Trainer:
     try:
         return make_trainer(model.kind, load_data(data), device=model.device)
     except (RuntimeError, AssertionError) as error:  # what torch raises for a device that it does not know or have

@@ -1,9 +1,11 @@
 """What an experiment is: data, model, times, channel, training, end, and what each policy needs."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
 
 from fedtempo.checks import InputError, check_seed, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
@@ -16,25 +18,71 @@ MOST_DRAWN = 10_000_000  # clients of one round: more are a slip of the pen, and
 RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
 
 
+SETS = ("synthetic", "mnist", "emnist")  # data that need no file of the user's own
+COLUMNS = ("label", "inputs", "client")
+KIND_WORDS = f"one of {', '.join(SETS)}, arrays, or a function as package.module:function"
+DataKind: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=f"^({'|'.join(SETS)}|arrays|.+:[A-Za-z_][A-Za-z0-9_]*)$", description=KIND_WORDS)
+]
+Split: TypeAlias = Literal["classes", "dirichlet", "iid", "quantity"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
     """Which data, and how clients share them."""
 
-    kind: Literal["synthetic", "mnist", "emnist"]
-    clients: int  # N
-    samples: int
+    kind: DataKind
+    clients: int | None = None  # N; None: as many as the owners that a file names, or as a function makes
+    samples: int | None = None  # None: all that there are
     seed: int = 0  # of the draw and of the split
     alpha: float = 1.0  # synthetic: moves all logits of a client alike, so no label depends on it (docs/data.md)
     beta: float = 1.0  # synthetic: how much client inputs differ
-    partition: Literal["classes", "dirichlet", "iid"] = "classes"
+    partition: Split | None = None  # None: classes, or for arrays the owners that a file names, or dirichlet
     classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
     concentration: float = 0.5  # of the Dirichlet split
     letters: int = 10  # EMNIST: how many lower-case letters, from a on
     standardise: bool = False  # images: mean 0 and deviation 1 in place of 0 to 1
+    split: Split | None = None  # another name of partition, under which it is kept
+    file: str | None = None  # arrays: .npz or .parquet
+    label: str | tuple[str, ...] | None = None  # columns of .parquet
+    inputs: str | tuple[str, ...] | None = None
+    client: str | None = None
+    test: float | None = None  # arrays: the share that is held out; None: the file's own, or a tenth
+    name: str | None = None  # arrays: said next to every figure; None: that of the file or of the function
+    # Of a function: its arguments.
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Check what the data's own makers leave to others."""
         check_seed("seed", self.seed)
+        if self.split is not None:
+            if self.partition is not None:
+                raise InputError("split", "not be given beside partition", "both", "they are the same setting")
+            object.__setattr__(self, "partition", self.split)
+            object.__setattr__(self, "split", None)
+        if self.kind in SETS:
+            self._check_set()
+        elif self.kind == "arrays":
+            self._check_left_out(("samples", "alpha", "beta", "letters", "standardise", "options"))
+            if self.file is None:
+                raise InputError("file", "be given for arrays", "nothing", "name an .npz or .parquet file")
+        else:
+            self._check_left_out(("samples", "alpha", "beta", "letters", "standardise", "file", *COLUMNS))
+
+    def _check_set(self) -> None:
+        for name in ("clients", "samples"):
+            if getattr(self, name) is None:
+                raise InputError(name, "be given", "nothing")
+        self._check_left_out(("file", *COLUMNS, "test", "name", "options"))
+        if self.partition is None:
+            object.__setattr__(self, "partition", "classes")
+
+    def _check_left_out(self, names: Iterable[str]) -> None:
+        usual = {one.name: {} if one.default is MISSING else one.default for one in fields(self)}
+        for name in names:
+            if getattr(self, name) != usual[name]:
+                kind = "a function" if ":" in self.kind else self.kind
+                raise InputError(name, f"be left out for {kind}", f"{getattr(self, name)!r:.60}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,7 @@ from fedtempo.experiments.settings.config import (
 )
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 from fedtempo.experiments.settings.shipped import find_config
+from fedtempo.own_code import is_reference, located
 
 
 def load_experiment(
@@ -105,8 +106,12 @@ def _with_paths(experiment: FileExperiment, path: Path) -> FileExperiment:
         found = near if near.exists() else Path(name)
         return str(found.absolute()) if found.exists() else name  # found from other folders too, where workers may be
 
-    times, channel = experiment.times, experiment.channel
+    data, times, channel = experiment.data, experiment.times, experiment.channel
+    if data.file is not None:
+        data = replace(data, file=beside(data.file))
+    if is_reference(data.kind):
+        data = replace(data, kind=located(data.kind, (path.parent, Path())))
     if times.compute_scores is not None:
         times = replace(times, compute_scores=beside(times.compute_scores))
     channel = replace(channel, traces=tuple(map(beside, channel.traces)))
-    return replace(experiment, times=times, channel=channel, path=path)
+    return replace(experiment, data=data, times=times, channel=channel, path=path)

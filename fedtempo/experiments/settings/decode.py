@@ -3,7 +3,7 @@
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 import tomli_w
@@ -27,7 +27,7 @@ def decode(kind: type[T], value: object, path: str = "", /, **fixed: object) -> 
     """Return a dataclass from the table at this path of a file; ``fixed`` are fields that no table may set."""
     table = checked_table(path or "the file", value)
     known = {field.name: field for field in fields(kind) if field.name not in fixed}  # type: ignore[arg-type]
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     for key in table:
         if key not in known:
             raise InputError(_joined(path, key), "be a known setting", repr(key), near_miss(key, known))
@@ -112,6 +112,8 @@ def _broken_rule(kind: object, value: object) -> tuple[str, object]:
 
 def _words(kind: object) -> str:
     inside = get_args(kind)
+    if get_origin(kind) is Annotated:
+        return str(inside[1].description)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, inside))}"
     if get_origin(kind) is tuple:

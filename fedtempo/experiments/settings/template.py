@@ -6,12 +6,13 @@ name = "My experiment"
 
 [data]
 kind = "synthetic" # or "mnist", "emnist" (fedtempo fetch mnist downloads it)
+# kind = "arrays" # your own: file = "data.npz" with inputs and labels, or a function, kind = "my_module:function"
 clients = 100
 samples = 20509
 seed = 0 # of the draw and of the split among clients
 alpha = 1.0 # synthetic: moves all logits of a client alike, so no label depends on it
 beta = 1.0 # synthetic: how much the clients' inputs differ
-# partition = "classes" # mnist, emnist: "classes", "dirichlet" or "iid"
+# split = "classes" # mnist, emnist, your own: "classes", "dirichlet", "iid" or "quantity"; fedtempo split shows it
 # classes = [1, 6] # of one client, at least and at most
 # concentration = 0.5 # of the Dirichlet split
 

@@ -57,7 +57,7 @@ class Testbed(Startable):
         """Take what is to run, and the folder of keys, logs and records."""
         self.settings, self.folder = settings, folder
         self.experiment = settings.experiment
-        self.num_nodes = check_count("nodes", self.experiment.data.clients)
+        self.num_nodes = check_count("nodes", self.experiment.data.clients or 0)
         self.nodes: list[SuperNode] = []
         self.node_ids: list[int] = []
         self.host = "127.0.0.1"

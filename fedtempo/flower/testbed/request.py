@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedtempo.checks import InputError, check_count, check_nonnegative, check_positive, check_seed
 from fedtempo.experiments.settings.assignments import Assignments, lay_over, refuse_assigned
-from fedtempo.experiments.settings.config import DEFAULT_PRESET, make_experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, FileExperiment, make_experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import merged
 from fedtempo.fleet_csv import read_fleet
@@ -84,7 +84,7 @@ class TestbedRequest:
         """Return the experiment as a plain table."""
         over = self._over()
         if self.config is not None:
-            return dict(load_experiment(self.config, self.preset, over=over, assignments=self.assignments).table)
+            return _with_places(load_experiment(self.config, self.preset, over=over, assignments=self.assignments))
         if self.nodes < LEAST_NODES:
             remedy = "or give an experiment with {config}"
             raise InputError(name="nodes", rule=f"be at least {LEAST_NODES}", got=self.nodes, remedy=remedy)
@@ -116,3 +116,10 @@ class TestbedRequest:
         if self.beta_over_alpha is not None:
             known["beta_over_alpha"] = self.beta_over_alpha
         return known
+
+
+def _with_places(experiment: FileExperiment) -> dict[str, object]:
+    """Return the table of an experiment with the places of the data's own files, which nodes find from anywhere."""
+    own = {name: getattr(experiment.data, name) for name in ("kind", "file")}
+    places = {name: place for name, place in own.items() if place is not None}
+    return merged(experiment.table, {"data": places})

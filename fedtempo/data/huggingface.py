@@ -1,0 +1,106 @@
+"""Hugging Face data sets, split by the partitioners of flwr-datasets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedtempo.checks import InputError, MissingDependencyError, near_miss
+from fedtempo.data.array_types import AnyArray, plain_array
+from fedtempo.data.arrays import HELD_OUT_SHARE
+from fedtempo.data.federation import FederatedData
+
+
+@dataclass(frozen=True, slots=True)
+class HuggingFaceColumns:
+    """Which columns hold what."""
+
+    label: str
+    inputs: tuple[str, ...]
+
+    def read(self, part: Any) -> tuple[AnyArray, AnyArray]:  # noqa: ANN401
+        """Return the inputs and labels of some samples."""
+        known = list(part.column_names)
+        for name in (self.label, *self.inputs):
+            if name not in known:
+                raise InputError("dataset", f"have a column {name!r}", ", ".join(known), near_miss(name, known, ""))
+        found = [_array(part, name) for name in self.inputs]
+        if len(found) == 1:
+            return found[0], _array(part, self.label)
+        for name, array in zip(self.inputs, found, strict=True):
+            if array.ndim != 1:
+                raise InputError(f"column {name!r}", "hold a number in each row", f"shape {array.shape}")
+        return np.stack([array.astype(np.float32) for array in found], axis=1), _array(part, self.label)
+
+
+def read_huggingface(
+    dataset: object, partitioner: Any, columns: HuggingFaceColumns, *, test: object, seed: int, name: str  # noqa: ANN401
+) -> FederatedData:  # fmt: skip
+    """Return the data of a federation whose clients are a partitioner's partitions, in their order."""
+    train, held_out = _parts(dataset)
+    for wanted in ("load_partition", "num_partitions"):
+        if not hasattr(type(partitioner), wanted):
+            remedy = "flwr_datasets.partitioner has such"
+            raise InputError("partitioner", "be a partitioner of flwr-datasets", type(partitioner).__name__, remedy)
+    if partitioner.is_dataset_assigned():  # it may be another, and is kept
+        raise InputError("partitioner", "have no data set yet", "one that was used", "make a new one")
+    partitioner.dataset = train
+    try:
+        parts = [columns.read(partitioner.load_partition(client)) for client in range(partitioner.num_partitions)]
+    except InputError:
+        raise
+    except (ValueError, LookupError, TypeError) as error:  # what partitioners raise where their settings do not fit
+        raise InputError("partitioner", "split the data set", f"{' '.join(str(error).split()):.160}") from None
+    sizes = [len(labels) for _, labels in parts]
+    if 0 in sizes:
+        remedy = "take fewer partitions, or a larger min_partition_size"
+        raise InputError("each client", "hold at least one sample", f"none for client {sizes.index(0)}", remedy)
+    if test is None:
+        test = HELD_OUT_SHARE if held_out is None else held_out
+    return FederatedData.from_arrays(
+        np.concatenate([inputs for inputs, _ in parts]),
+        np.concatenate([labels for _, labels in parts]),
+        split=np.repeat(np.arange(len(sizes)), sizes),
+        test=columns.read(test) if hasattr(test, "column_names") else test,
+        seed=seed,
+        name=name or _name(dataset, train),
+    )
+
+
+def _parts(dataset: object) -> tuple[Any, Any]:
+    """Return the samples for training and, where a set has them apart, those for testing."""
+    if isinstance(dataset, str | Path):
+        dataset = _from_disk(Path(dataset))
+    if isinstance(dataset, dict):  # a DatasetDict is one
+        if "train" not in dataset:
+            raise InputError("dataset", "have a part 'train'", f"{', '.join(dataset)}")
+        return dataset["train"], dataset.get("test")
+    if not hasattr(dataset, "column_names") or not hasattr(dataset, "with_format"):
+        raise InputError("dataset", "be a datasets.Dataset or a folder of one", type(dataset).__name__)
+    return dataset, None
+
+
+def _from_disk(path: Path) -> object:
+    try:
+        from datasets import load_from_disk
+    except ModuleNotFoundError:
+        raise MissingDependencyError("flwr-datasets", "datasets", "a Hugging Face data set") from None
+    try:
+        return load_from_disk(str(path))
+    except (FileNotFoundError, NotADirectoryError):
+        got = "another folder" if path.is_dir() else "no such folder"
+        raise InputError(path, "be a folder that save_to_disk wrote", got) from None
+
+
+def _array(part: Any, name: str) -> AnyArray:  # noqa: ANN401
+    """Return a column; decoded images have their channels last, so that moving them to the front is no guess."""
+    array = plain_array(f"column {name!r}", part.with_format("numpy")[:][name])
+    is_image = type(part.features[name]).__name__ == "Image"
+    return np.moveaxis(array, -1, 1) if is_image and array.ndim == 4 else array
+
+
+def _name(dataset: object, train: Any) -> str:  # noqa: ANN401
+    if isinstance(dataset, str | Path):
+        return Path(dataset).name
+    return getattr(getattr(train, "info", None), "dataset_name", None) or "Hugging Face data set"

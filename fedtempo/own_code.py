@@ -1,0 +1,127 @@
+"""Functions and classes of a user's own, by "package.module:name": beside a file first, then where Python looks."""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from fedtempo.checks import InputError, near_miss
+
+PYTHON = ".py"
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text could name something in a module."""
+    module, colon, name = text.rpartition(":")
+    words = [module] if module.endswith(PYTHON) else module.split(".")
+    return bool(colon) and name.isidentifier() and all(word.isidentifier() or word.endswith(PYTHON) for word in words)
+
+
+def located(reference: str, folders: Sequence[Path]) -> str:
+    """Return a reference with the file of its module where one of the folders has it, otherwise as it is."""
+    module, _, name = reference.rpartition(":")
+    inside = Path(module) if module.endswith(PYTHON) else Path(*module.split("."))
+    for folder in folders:
+        for place in (inside, inside.with_suffix(PYTHON), inside / f"__init__{PYTHON}"):
+            if place.suffix == PYTHON and (folder / place).is_file():
+                return f"{(folder / place).absolute()}:{name}"
+    return reference
+
+
+def source_file(reference: str) -> Path | None:
+    """Return the file of a reference's module, None where there is none or nobody can find it."""
+    module = reference.rpartition(":")[0]
+    if module.endswith(PYTHON):
+        return Path(module)
+    try:
+        found = importlib.util.find_spec(module)
+    except Exception:  # of a package around it; whoever loads it says what was wrong
+        return None
+    return None if found is None or not found.has_location or found.origin is None else Path(found.origin)
+
+
+def load_reference(setting: str, reference: str) -> object:
+    """Return what a reference names; ``setting`` is what messages call it."""
+    module, _, name = reference.rpartition(":")
+    with imports_from(reference):
+        try:
+            found = _of_file(Path(module)) if module.endswith(PYTHON) else importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+                rule = "name a module beside the configuration or one that Python finds"
+                raise InputError(setting, rule, f"{reference!r} and no module {error.name}") from None
+            raise _unusable(setting, reference, error) from error
+        except Exception as error:
+            raise _unusable(setting, reference, error) from error
+    if not hasattr(found, name):
+        public = [one for one in vars(found) if not one.startswith("_")]
+        got = f"no {name} in {_short(module)}"
+        raise InputError(setting, "name something in a module", got, near_miss(name, public, ""))
+    return getattr(found, name)
+
+
+@contextmanager
+def imports_from(reference: str) -> Iterator[None]:
+    """Let a module that was found as a file import what lies beside it, while the block runs."""
+    module = reference.rpartition(":")[0]
+    if not module.endswith(PYTHON):
+        yield
+        return
+    folder = str(_root(Path(module))[0])
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def _root(path: Path) -> tuple[Path, list[str]]:
+    """Return the folder that a module is imported from, and its name inside: packages have an __init__.py."""
+    names = [] if path.name == f"__init__{PYTHON}" else [path.stem]
+    folder = path.parent
+    while (folder / f"__init__{PYTHON}").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, names
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Import a file: of a package by its name, alone under a name that no other module can have."""
+    _, names = _root(path)
+    if len(names) > 1 or path.name == f"__init__{PYTHON}":
+        found = importlib.import_module(".".join(names))
+        if found.__file__ is None or Path(found.__file__).absolute() != path.absolute():
+            raise ImportError(f"another package {names[0]} at {found.__file__}")
+        return found
+    name = f"{path.stem}_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no way to load {path.name}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _unusable(setting: str, reference: str, error: Exception) -> InputError:
+    module = _short(reference.rpartition(":")[0])
+    return InputError(setting, "name a module that can be imported", f"{in_short(error)} in {module}")
+
+
+def in_short(error: Exception) -> str:
+    """Return an error that somebody's own code raised, in a few words."""
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said:.160}" if said else type(error).__name__
+
+
+def _short(module: str) -> str:
+    return Path(module).name if module.endswith(PYTHON) else module

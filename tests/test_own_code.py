@@ -1,0 +1,84 @@
+"""Functions and classes of a user's own, by the name of a module."""
+
+import sys
+
+import pytest
+
+from fedtempo.checks import InputError
+from fedtempo.own_code import imports_from, is_reference, load_reference, located, source_file
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("module:name", True), ("package.module:Name", True), ("/some where/module.py:name", True),
+        ("module", False), (":name", False), ("module:", False), ("a b:name", False), ("module:a.b", False),
+    ],
+)  # fmt: skip
+def test_references_are_told_from_other_texts(text, right):
+    assert is_reference(text) is right
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.py").write_text("import beside\nfrom dataclasses import dataclass\nvalue = beside.value\n")
+    (tmp_path / "beside.py").write_text("value = 1\n")
+    (tmp_path / "random.py").write_text("value = 'mine'\n")
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "__init__.py").write_text("value = 3\n")
+    (tmp_path / "bundle" / "part.py").write_text("from bundle import value\nfrom . import value as same\n")
+    yield tmp_path
+    for name in ("beside", "bundle", "bundle.part"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("reference", "value"), [("mine:value", 1), ("random:value", "mine"), ("bundle:value", 3), ("bundle.part:same", 3)]
+)
+def test_modules_beside_come_first(folder, reference, value):
+    path, before = list(sys.path), sys.modules["random"]
+    found = located(reference, [folder / "no", folder])
+    assert source_file(found).is_file()
+    assert load_reference("kind", found) == value
+    assert (sys.path, sys.modules["random"]) == (path, before), "nothing is left behind"
+
+
+def test_a_changed_file_is_read_again(folder):
+    reference = located("random:value", [folder])
+    assert load_reference("kind", reference) == "mine"
+    (folder / "random.py").write_text("value = 'changed'\n")
+    assert load_reference("kind", reference) == "changed"
+
+
+def test_other_modules_are_where_python_looks(folder):
+    assert located("json:dumps", [folder]) == "json:dumps"
+    assert load_reference("kind", "json:dumps")([1]) == "[1]"
+    assert source_file("json:dumps").name == "__init__.py"
+    assert source_file("nowhere.at_all:name") is None
+    with imports_from("json:dumps"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (
+            "nowhere:name",
+            "kind must name a module beside the configuration .* got 'nowhere:name' and no module nowhere",
+        ),
+        ("mine:valeu", "kind must name something in a module, got no valeu in mine.py; did you mean 'value'?"),
+        (
+            "wrong:value",
+            "kind must name a module that can be imported, got ZeroDivisionError: division by zero in wrong.py",
+        ),
+        ("syntax:value", "got SyntaxError: .* in syntax.py"),
+        ("lacking:value", "got ModuleNotFoundError: No module named 'not_there' in lacking.py"),
+    ],
+)
+def test_what_cannot_be_had_gets_one_sentence(folder, reference, said):
+    (folder / "wrong.py").write_text("1 / 0\n")
+    (folder / "syntax.py").write_text("def f(:\n")
+    (folder / "lacking.py").write_text("import not_there\n")
+    with pytest.raises(InputError, match=said) as caught:
+        load_reference("kind", located(reference, [folder]))
+    assert "\n" not in str(caught.value)
