@@ -52,7 +52,7 @@ def load_reference(setting: str, reference: str) -> object:
             found = _of_file(Path(module)) if module.endswith(PYTHON) else importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is not None and f"{module}.".startswith(f"{error.name}."):
-                rule = "name a module beside the configuration or one that Python finds"
+                rule = "name a module here, beside the configuration, or installed"
                 raise InputError(setting, rule, f"{reference!r} and no module {error.name}") from None
             raise _unusable(setting, reference, error) from error
         except Exception as error:
