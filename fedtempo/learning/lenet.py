@@ -14,7 +14,9 @@ import numpy.typing as npt
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
+    StepRule,
     adder,
+    careful_step,
     compiled,
     run_kernel,
     sgd_step,
@@ -304,7 +306,7 @@ def _train(
     rows: npt.NDArray[np.int64],
     local_steps: Integers,
     step_size: Parameters,
-    weight_decay: np.float32,
+    rule: StepRule,
 ) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
     update, path = np.empty((len(start), *models.shape[1:]), dtype=np.float32), np.empty((len(start), 3))
@@ -319,7 +321,10 @@ def _train(
             _forward(inputs, rows[k, step], layers, batch)
             total_loss += slopes_of_cross_entropy(batch.logits, labels[rows[k, step]], room)
             _backward(layers, batch, _layers(gradient))
-            norm = sgd_step(weights, gradient, step_size[k], weight_decay)
+            if rule.plain:
+                norm = sgd_step(weights, gradient, step_size[k, step], rule.weight_decay)
+            else:
+                norm = careful_step(weights, gradient, models[start[k]], step_size[k, step], rule)
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]

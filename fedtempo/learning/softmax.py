@@ -8,6 +8,8 @@ import numpy.typing as npt
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
+    StepRule,
+    careful_step,
     compiled,
     exp,
     run_kernel,
@@ -131,7 +133,7 @@ def _train(
     rows: npt.NDArray[np.int64],
     local_steps: Integers,
     step_size: Parameters,
-    weight_decay: np.float32,
+    rule: StepRule,
 ) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
     update, path = np.empty((len(start), *models.shape[1:]), dtype=np.float32), np.empty((len(start), 3))
@@ -152,7 +154,11 @@ def _train(
             np.dot(weights, x.T, logits)
             total_loss += slopes_of_cross_entropy(logits, labels[rows[k, step]], room)
             np.dot(logits, x, gradient)
-            norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k], weight_decay)
+            if rule.plain:
+                norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k, step], rule.weight_decay)
+            else:
+                begin = models[start[k]].reshape(-1)
+                norm = careful_step(weights.reshape(-1), gradient.reshape(-1), begin, step_size[k, step], rule)
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]
