@@ -6,7 +6,7 @@ maps are (row, column, channel), so that a window of the second convolution is f
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ from fedtempo.learning.compiled import (
     sgd_step,
     slopes_of_cross_entropy,
 )
-from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
+from fedtempo.learning.installed import torch_models
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 Places = npt.NDArray[np.int32]  # where the window of each pooled output begins, or -1 where ReLU is off
 
@@ -96,6 +97,11 @@ class LeNetTrainer:
         flat = _reordered(model[None], (6, 5, 5), (1, 2, 0))[0]
         held = [self.data.client(client) for client in clients.tolist()]
         return np.array([_evaluate(flat, inputs, labels)[0] / len(labels) for inputs, labels in held])
+
+    def module_with(self, model: Parameters, buffers: Buffers | None = None) -> Any:  # noqa: ANN401
+        """Return the same model as a ``models.LeNet5`` of torch."""
+        models = torch_models("to_module")
+        return models.with_parameters(models.LeNet5(self.data.num_classes), model)
 
 
 def _reordered(models: Parameters, shape: tuple[int, ...], axes: tuple[int, ...]) -> Parameters:

@@ -1,6 +1,7 @@
 """Softmax regression, fast: all clients of a call in one compiled loop, evaluation in blocks that fit the cache."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ from fedtempo.learning.compiled import (
     sgd_step,
     slopes_of_cross_entropy,
 )
-from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
+from fedtempo.learning.installed import torch_models
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 FLOATS_AT_ONCE = 65_536  # of one evaluation block: 256 KiB
 
@@ -63,6 +65,10 @@ class SoftmaxTrainer:
             inputs, labels = self.data.client(client)
             means.append(_total_loss(weights, bias, _blocks(inputs), labels) / len(labels))
         return np.array(means)
+
+    def module_with(self, model: Parameters, buffers: Buffers | None = None) -> Any:  # noqa: ANN401
+        """Return the same model as a ``torch.nn.Linear``, which takes flat inputs and returns logits."""
+        return torch_models("to_module").linear(model.reshape(self.shape))
 
     def _split(self, model: Parameters) -> tuple[Parameters, Parameters]:
         rows = model.reshape(self.shape)

@@ -23,8 +23,8 @@ class LocalWork:
     from. The result for a client depends on its own entries only, not on who else is in the call.
 
     A step takes the stochastic gradient with λ w, shortens it to ``clip_norm``, walks along it, and then moves towards
-    the model that the client started from: w ← w₀ + (w - w₀) / (1 + η μ), the exact step of FedProx's term μ/2 ‖w - w₀‖²,
-    which is stable for any μ.
+    the model w₀ that the client started from: w ← w₀ + (w - w₀) / (1 + η μ). That is the implicit step of FedProx's
+    term μ/2 ‖w - w₀‖², which is stable for any μ.
     """
 
     start: Integers  # row of the models that this client starts from

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from fedtempo.files import read_errors
 from fedtempo.policies.registry import source_of
 
 HASH_LENGTH = 10
-LATER_SETTINGS = ("evaluate_growth",)  # of training
+LATER_SETTINGS = ("evaluate_growth", "clip_norm", "local_schedule", "proximal")  # of training
 
 
 def settings_of(experiment: Experiment, training: TrainingSettings, options: SettingsTable) -> dict[str, object]:
@@ -24,7 +24,9 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
     Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
     """
     sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
-    used = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
+    defaults = {field.name: field.default for field in fields(TrainingSettings)}
+    unused = {name: defaults[name] for name in LATER_SETTINGS}
+    used = {name: value for name, value in asdict(training).items() if name not in unused or value != unused[name]}
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
 
 

@@ -7,7 +7,8 @@ from flwr.serverapp import Grid, ServerApp
 from threadpoolctl import threadpool_limits
 
 from fedtempo.flower.app.assembly import header_of, read_setup
-from fedtempo.flower.app.model_arrays import MODEL, pack
+from fedtempo.flower.app.model_arrays import evaluate as evaluate_arrays
+from fedtempo.flower.app.model_arrays import pack
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
 
 app = ServerApp()
@@ -21,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         with threadpool_limits(limits=1):
-            found = problem.trainer.evaluate(arrays[MODEL].numpy())
+            found = evaluate_arrays(problem.trainer, arrays)
         return MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
 
     strategy = TempoStrategy(
@@ -42,7 +43,9 @@ def main(grid: Grid, context: Context) -> None:
     )
     strategy.start(
         grid=grid,
-        initial_arrays=pack(problem.initial_model(config.seed), config.ballast),
+        initial_arrays=pack(
+            problem.initial_model(config.seed), config.ballast, buffers=problem.initial_buffers(config.seed)
+        ),
         num_rounds=config.rounds,
         evaluate_fn=evaluate,
     )
