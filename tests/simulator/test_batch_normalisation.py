@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
@@ -15,7 +16,14 @@ from support.modules import normed, normed_inputs
 from support.resuming import carried_over, lines
 from support.simulations import loop_of
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TIMES = {"compute_time": np.linspace(0.1, 1.0, 10), "upload_time": np.linspace(1.0, 0.3, 10)}
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    with threadpool_limits(limits=1):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +58,7 @@ def test_two_clients_statistics_are_averaged_by_their_data():
 def test_policies_learn_with_batch_normalisation(small_data, trainer, policy):
     options = {"beta_over_alpha": 1.0} if policy == "proposed-oracle" else {}
     loop = loop_of(
-        small_data, TIMES, policy, rounds=30, trainer=trainer, schedule="constant", evaluate_every=5, options=options
+        small_data, TIMES, policy, rounds=20, trainer=trainer, schedule="constant", evaluate_every=5, options=options
     )
     records = [record for record in loop.rounds() if record.loss is not None]
     assert records[-1].loss < records[0].loss
