@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.trainer import LOCAL_SCHEDULES, LocalWork
@@ -70,6 +71,16 @@ def test_each_client_has_its_own_steps_and_step_size(data, name):
     one = trainer.train(model, first_step)
     assert one.largest_gradient_norm[0] == pytest.approx(one.mean_gradient_norm[0])
     assert one.update_norm[0] == pytest.approx(0.1 * one.mean_gradient_norm[0], rel=1e-5)
+
+
+def test_a_softmax_regression_as_a_layer_of_torch(data):
+    trainer = trainers(data)["softmax"]
+    model = np.random.default_rng(0).normal(size=610).astype(np.float32)
+    layer = trainer.module_with(model)
+    outputs = layer(torch.from_numpy(data.inputs.copy())).detach()
+    loss = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels.copy()))
+    assert isinstance(layer, torch.nn.Linear)
+    assert float(loss) == pytest.approx(trainer.evaluate(model).loss, rel=1e-5)
 
 
 RULES = {

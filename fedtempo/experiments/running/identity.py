@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,8 @@ from fedtempo.files import read_errors
 from fedtempo.policies.registry import source_of
 
 HASH_LENGTH = 10
-LATER_SETTINGS = ("evaluate_growth", "clip_norm", "local_schedule", "proximal")  # of training
+STEP_SETTINGS = ("clip_norm", "local_schedule", "proximal")  # of training, which came last
+LATER_SETTINGS = ("evaluate_growth", *STEP_SETTINGS)
 
 
 def settings_of(experiment: Experiment, training: TrainingSettings, options: SettingsTable) -> dict[str, object]:
@@ -24,10 +26,14 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
     Settings that came later stand there only if they are used, so that earlier runs are still found by this table.
     """
     sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
-    defaults = {field.name: field.default for field in fields(TrainingSettings)}
-    unused = {name: defaults[name] for name in LATER_SETTINGS}
-    used = {name: value for name, value in asdict(training).items() if name not in unused or value != unused[name]}
+    used = used_settings(training, LATER_SETTINGS)
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
+
+
+def used_settings(training: TrainingSettings, later: Collection[str]) -> dict[str, object]:
+    """Return settings of training as a plain table, without later ones that are not used."""
+    unused = {field.name: field.default for field in fields(TrainingSettings) if field.name in later}
+    return {name: value for name, value in asdict(training).items() if name not in unused or value != unused[name]}
 
 
 def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:
