@@ -9,6 +9,7 @@ counts. Prints the table, and writes it to benchmarks/adapter.md.
 
 import argparse
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from fedtempo.learning.trainer import LocalWork
 from fedtempo.tables.table import Table
 
 REPORT = Path(__file__).resolve().parent / "adapter.md"
-CLIENTS, SAMPLES, COHORT_SIZE, STEPS, BATCH, STEP_SIZE = 100, 5000, 4, 10, 20, 0.05
+CLIENTS, SAMPLES, COHORT_SIZE, STEPS, BATCH = 100, 5000, 4, 10, 20
 GOAL = 1.05
 
 
@@ -45,14 +46,32 @@ def federation() -> FederatedData:
     return FederatedData(inputs, labels, offsets, inputs[:100], labels[:100], 10, (3, 32, 32), "noise")
 
 
+@dataclass(frozen=True)
+class Case:
+    """What is measured."""
+
+    optimiser: str
+    step_size: float
+    channels_last: bool = False  # of the plain loop too: the adapter chooses it by itself
+
+    def __str__(self) -> str:
+        """Say what it is."""
+        return self.optimiser + (", plain loop with channels last" if self.channels_last else "")
+
+
+CASES = (Case("SGD", 0.05), Case("SGD", 0.05, True), Case("Adam", 1e-3))
+
+
 class PlainLoop:
     """Local SGD as one would write it: a module, ``torch.optim.SGD``, batches by index."""
 
-    def __init__(self, data: FederatedData, optimiser: str) -> None:
+    def __init__(self, data: FederatedData, case: "Case") -> None:
         """Make the module."""
-        self.inputs = torch.from_numpy(data.inputs.reshape(-1, *data.input_shape).copy())
-        self.labels, self.module = torch.from_numpy(data.labels.copy()), network()
-        self.optimiser = getattr(torch.optim, optimiser)
+        layout = torch.channels_last if case.channels_last else torch.contiguous_format
+        inputs = torch.from_numpy(data.inputs.reshape(-1, *data.input_shape).copy())
+        self.inputs, self.module = inputs.contiguous(memory_format=layout), network().to(memory_format=layout)
+        self.labels, self.step_size = torch.from_numpy(data.labels.copy()), case.step_size
+        self.optimiser = getattr(torch.optim, case.optimiser)
 
     def train(self, model: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the updates of some clients, and their losses as any loop would keep them."""
@@ -61,7 +80,7 @@ class PlainLoop:
         self.module.train()
         for own in batches:
             nn.utils.vector_to_parameters(weights.clone(), self.module.parameters())
-            optimiser = self.optimiser(self.module.parameters(), lr=STEP_SIZE)
+            optimiser = self.optimiser(self.module.parameters(), lr=self.step_size)
             for batch in own:
                 optimiser.zero_grad()
                 loss = cross_entropy(self.module(self.inputs[batch]), self.labels[batch])
@@ -73,25 +92,25 @@ class PlainLoop:
         return np.array(updates)
 
 
-def pairs(data: FederatedData, optimiser: str, count: int) -> np.ndarray:
+def pairs(data: FederatedData, case: Case, count: int) -> np.ndarray:
     """Return the seconds of rounds by the plain loop and by the adapter, which must agree."""
-    trainer = TorchTrainer(data, network, optimiser=None if optimiser == "SGD" else optimiser)
-    plain, batches = PlainLoop(data, optimiser), Batches(data.offsets, batch_size=BATCH, seed=0)
+    trainer = TorchTrainer(data, network, optimiser=None if case.optimiser == "SGD" else case.optimiser)
+    plain, batches = PlainLoop(data, case), Batches(data.offsets, batch_size=BATCH, seed=0)
     model, found = trainer.initial_model(np.random.default_rng(0)), []
     for r in range(count + 1):
         clients = np.random.default_rng(r).choice(CLIENTS, COHORT_SIZE, replace=False)
         rows = batches.draw(clients, r, STEPS)
         work = LocalWork(
             start=np.zeros(COHORT_SIZE, dtype=np.int64), rows=rows, local_steps=np.full(COHORT_SIZE, STEPS),
-            step_size=np.full(COHORT_SIZE, STEP_SIZE if optimiser == "SGD" else 1e-3),
+            step_size=np.full(COHORT_SIZE, case.step_size),
         )  # fmt: skip
         begun = time.process_time()
         expected = plain.train(model, rows)
         between = time.process_time()
         update = trainer.train(model[None], work).update
         found.append((between - begun, time.process_time() - between))
-        if optimiser == "SGD" and r == 0:
-            np.testing.assert_allclose(update, expected, atol=1e-4)
+        # Adam divides by the size of gradients: where these are next to nothing, rounding decides.
+        assert np.linalg.norm(update - expected) < (1e-3 if case.optimiser == "SGD" else 0.3) * np.linalg.norm(expected)
     return np.array(found[1:])
 
 
@@ -102,13 +121,13 @@ def main() -> None:
     count = arguments.parse_args().pairs
     torch.set_num_threads(1)
     data, rows = federation(), []
-    for optimiser in ("SGD", "Adam"):
-        seconds = pairs(data, optimiser, count)
+    for case in CASES:
+        seconds = pairs(data, case, count)
         ratios = seconds[:, 1] / seconds[:, 0]
         spread = 1.25 * 1.48 * np.median(np.abs(ratios - np.median(ratios))) / np.sqrt(len(ratios))
         step = 1e3 * np.median(seconds, axis=0) / (COHORT_SIZE * STEPS)
         rows.append([
-            optimiser, f"{step[0]:.2f}", f"{step[1]:.2f}", f"{np.median(ratios):.3f} ± {spread:.3f} ×", f"≤ {GOAL} ×",
+            str(case), f"{step[0]:.2f}", f"{step[1]:.2f}", f"{np.median(ratios):.3f} ± {spread:.3f} ×", f"≤ {GOAL} ×",
         ])  # fmt: skip
     headings = ["optimiser", "plain loop (ms a step)", "adapter (ms a step)", "adapter over plain loop", "goal"]
     report = (
