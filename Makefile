@@ -51,6 +51,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/theory.py
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/adapter.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -114,6 +114,13 @@ def check_nonnegative(name: str, value: float) -> float:
     return float(value)
 
 
+def check_finite(name: str, value: float) -> float:
+    """Return a finite number."""
+    if not _is_finite(value):
+        raise InputError(name=name, rule="be a finite number", got=repr(value))
+    return float(value)
+
+
 def check_fraction(name: str, value: float) -> float:
     """Return a number from 0 to 1."""
     if not (_is_finite(value) and 0 <= value <= 1):

@@ -145,6 +145,9 @@ class Loop:
         if state.initial_loss is None:
             first = self.clients.evaluate(state.initial, state.initial_buffers)
             state.initial_loss = math.inf if first is None else first.loss
+            if math.isnan(state.initial_loss) and self.clients.repeatable:
+                remedy = "look at the data, the initial weights and the loss"
+                raise InputError(name="the loss", rule="be a number at the start", got="nan", remedy=remedy)
         self.ended = self._end()
         if self.ended is not None:
             state.last = self.clients.evaluate(state.model, state.buffers) or state.last

@@ -10,12 +10,14 @@ from fedtempo.checks import (
     Vector,
     check_choice,
     check_count,
+    check_finite,
     check_fraction,
     check_nonnegative,
     check_positive,
     near_miss,
 )
 from fedtempo.fleet import Fleet
+from fedtempo.learning.trainer import LOCAL_SCHEDULES, LocalSchedule
 from fedtempo.policies.policy import PolicySetting
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 from fedtempo.theory.round_time import DUPLICATES, Duplicates
@@ -40,17 +42,21 @@ class TrainingSettings:
     duplicates: Duplicates = "paper"
     evaluate_every: int = 1  # rounds
     evaluate_growth: float = 0.0  # instead, if positive: whenever the time has grown by this share
+    clip_norm: float = 0.0  # longest gradient that a local step follows; 0: any
+    local_schedule: LocalSchedule = "constant"  # of the step size over the local steps of a round, from 1 towards 0
+    proximal: float = 0.0  # μ of FedProx: local training adds μ/2 ‖w - w₀‖² about the model of the round
 
     def __post_init__(self) -> None:
         """Check each setting."""
         for name in ("cohort_size", "local_steps", "batch_size", "evaluate_every"):
             check_count(name, getattr(self, name))
         check_positive("step_size", self.step_size)
-        check_nonnegative("weight_decay", self.weight_decay)
-        check_nonnegative("evaluate_growth", self.evaluate_growth)
+        for name in ("weight_decay", "evaluate_growth", "clip_norm", "proximal"):
+            check_nonnegative(name, getattr(self, name))
         if check_fraction("server_momentum", self.server_momentum) == 1:
             raise InputError(name="server_momentum", rule="be below 1", got="1", remedy="old steps would never fade")
         check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("local_schedule", self.local_schedule, LOCAL_SCHEDULES)
         check_choice("link", self.link, LINK_MODES)
         check_choice("duplicates", self.duplicates, DUPLICATES)
 
@@ -90,7 +96,7 @@ class StopSettings:
     """A run ends when it reaches the target it was given, or at a limit. Pilots do not count towards the limits."""
 
     target_loss: float | None = None
-    target_accuracy: float | None = None  # if both are given, both must be reached
+    target_accuracy: float | None = None  # or of another metric; if both are given, both must be reached
     max_rounds: int | None = None
     max_time: float | None = None  # simulated seconds
 
@@ -103,9 +109,9 @@ class StopSettings:
         if self.max_time is not None:
             check_positive("max_time", self.max_time)
         if self.target_loss is not None:
-            check_positive("target_loss", self.target_loss)
+            check_finite("target_loss", self.target_loss)
         if self.target_accuracy is not None:
-            check_fraction("target_accuracy", self.target_accuracy)
+            check_finite("target_accuracy", self.target_accuracy)
 
 
 def policy_setting(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -112,6 +112,40 @@ def check_classes_of_numbers(model: str, data: FederatedData) -> None:
         raise InputError(f"the labels of model {model}", "be one class for each sample", got, remedy)
 
 
+class StepRule(NamedTuple):
+    """How a step follows from a gradient; compiled code takes it as it is."""
+
+    weight_decay: np.float32
+    clip_norm: np.float32
+    proximal: np.float32
+    plain: bool  # the last two are 0
+
+
+@compiled
+def careful_step(
+    weights: Parameters, gradient: Parameters, start: Parameters, step_size: np.float32, rule: StepRule
+) -> float:
+    """Take a step along g + λ w, clipped, then move towards the start; return the norm of g + λ w.
+
+    The gradient is overwritten.
+    """
+    square = np.float32(0)
+    for i in range(len(weights)):
+        gradient[i] += rule.weight_decay * weights[i]
+        square += gradient[i] * gradient[i]
+    norm = np.sqrt(square)
+    length = step_size
+    if rule.clip_norm > 0 and norm > rule.clip_norm:
+        length *= rule.clip_norm / norm
+    for i in range(len(weights)):
+        weights[i] -= length * gradient[i]
+    if rule.proximal > 0:
+        kept = np.float32(1) / (np.float32(1) + step_size * rule.proximal)
+        for i in range(len(weights)):
+            weights[i] = start[i] + kept * (weights[i] - start[i])
+    return norm
+
+
 def run_kernel(
     kernel: Callable[..., tuple[Parameters, Vector]], data: FederatedData, models: Parameters, work: LocalWork
 ) -> LocalResult:
@@ -119,8 +153,11 @@ def run_kernel(
 
     It returns updates and, for each client, the largest and the mean gradient norm and the mean loss.
     """
-    sizes, decay = work.step_size.astype(np.float32), np.float32(work.weight_decay)
-    update, path = kernel(data.inputs, data.labels, models, work.start, work.rows, work.local_steps, sizes, decay)
+    sizes = work.step_sizes.astype(np.float32)
+    rule = StepRule(
+        np.float32(work.weight_decay), np.float32(work.clip_norm), np.float32(work.proximal), work.plain
+    )  # fmt: skip
+    update, path = kernel(data.inputs, data.labels, models, work.start, work.rows, work.local_steps, sizes, rule)
     largest, mean, loss = path.T
     return LocalResult(
         update=update.reshape(len(update), -1),

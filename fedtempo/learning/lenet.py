@@ -6,7 +6,7 @@ maps are (row, column, channel), so that a window of the second convolution is f
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,17 @@ import numpy.typing as npt
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
+    StepRule,
     adder,
+    careful_step,
     check_classes_of_numbers,
     compiled,
     run_kernel,
     sgd_step,
     slopes_of_cross_entropy,
 )
-from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
+from fedtempo.learning.installed import torch_models
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 Places = npt.NDArray[np.int32]  # where the window of each pooled output begins, or -1 where ReLU is off
 
@@ -96,6 +99,11 @@ class LeNetTrainer:
         flat = _reordered(model[None], (6, 5, 5), (1, 2, 0))[0]
         held = [self.data.client(client) for client in clients.tolist()]
         return np.array([_evaluate(flat, inputs, labels)[0] / len(labels) for inputs, labels in held])
+
+    def module_with(self, model: Parameters, buffers: Buffers | None = None) -> Any:  # noqa: ANN401
+        """Return the same model as a ``models.LeNet5`` of torch."""
+        models = torch_models("to_module")
+        return models.with_parameters(models.LeNet5(self.data.num_classes), model)
 
 
 def _reordered(models: Parameters, shape: tuple[int, ...], axes: tuple[int, ...]) -> Parameters:
@@ -306,7 +314,7 @@ def _train(
     rows: npt.NDArray[np.int64],
     local_steps: Integers,
     step_size: Parameters,
-    weight_decay: np.float32,
+    rule: StepRule,
 ) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
     update, path = np.empty((len(start), *models.shape[1:]), dtype=np.float32), np.empty((len(start), 3))
@@ -321,7 +329,10 @@ def _train(
             _forward(inputs, rows[k, step], layers, batch)
             total_loss += slopes_of_cross_entropy(batch.logits, labels[rows[k, step]], room)
             _backward(layers, batch, _layers(gradient))
-            norm = sgd_step(weights, gradient, step_size[k], weight_decay)
+            if rule.plain:
+                norm = sgd_step(weights, gradient, step_size[k, step], rule.weight_decay)
+            else:
+                norm = careful_step(weights, gradient, models[start[k]], step_size[k, step], rule)
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]

@@ -1,5 +1,7 @@
 """Neural networks that the setups train."""
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -29,3 +31,15 @@ class LeNet5(nn.Module):
         """Return the logits."""
         logits: torch.Tensor = self.layers(images)
         return logits
+
+
+def with_parameters(module: nn.Module, model: npt.NDArray[np.float32]) -> nn.Module:
+    """Return a module whose parameters are those of a flat vector, ready to be evaluated."""
+    nn.utils.vector_to_parameters(torch.from_numpy(model.copy()), module.parameters())
+    return module.eval()
+
+
+def linear(rows: npt.NDArray[np.float32]) -> nn.Module:
+    """Return softmax regression as a layer: its rows are the weights of a class and then its bias."""
+    classes, width = rows.shape
+    return with_parameters(nn.Linear(width - 1, classes), np.concatenate([rows[:, :-1].ravel(), rows[:, -1]]))

@@ -32,16 +32,18 @@ class ReadableSoftmax:
         return loss, np.asarray(chances.T @ x / len(y))
 
     def train(self, models: Parameters, work: LocalWork) -> LocalResult:
-        """Run w ← w - η (∇F_i(w, ξ) + λ w), E times for each client."""
+        """Run w ← w - η (∇F_i(w, ξ) + λ w), clipped, and then towards the start, E times for each client."""
         updates, paths = [], []
         for k, start in enumerate(work.start):
             first = models[start].reshape(self.shape).astype(np.float64)
             weights, path = first.copy(), []
-            for rows in work.rows[k, : work.local_steps[k]]:
+            for rows, size in zip(work.rows[k, : work.local_steps[k]], work.step_sizes[k], strict=False):
                 loss, gradient = self.loss_and_gradient(weights, self.inputs[rows], self.data.labels[rows])
                 gradient += work.weight_decay * weights
-                path.append((float(np.linalg.norm(gradient)), loss))
-                weights -= work.step_size[k] * gradient
+                norm = float(np.linalg.norm(gradient))
+                path.append((norm, loss))
+                weights -= size * gradient * (min(1.0, work.clip_norm / norm) if work.clip_norm and norm else 1.0)
+                weights = first + (weights - first) / (1 + size * work.proximal)
             updates.append((weights - first).ravel().astype(np.float32))
             paths.append((np.max(path, axis=0)[0], *np.mean(path, axis=0)))
         largest, mean, loss = np.array(paths).T

@@ -1,6 +1,7 @@
 """Softmax regression, fast: all clients of a call in one compiled loop, evaluation in blocks that fit the cache."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +9,8 @@ import numpy.typing as npt
 from fedtempo.checks import Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.compiled import (
+    StepRule,
+    careful_step,
     check_classes_of_numbers,
     compiled,
     exp,
@@ -15,7 +18,8 @@ from fedtempo.learning.compiled import (
     sgd_step,
     slopes_of_cross_entropy,
 )
-from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
+from fedtempo.learning.installed import torch_models
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 FLOATS_AT_ONCE = 65_536  # of one evaluation block: 256 KiB
 
@@ -63,6 +67,10 @@ class SoftmaxTrainer:
             inputs, labels = self.data.client(client)
             means.append(_total_loss(weights, bias, _blocks(inputs), labels) / len(labels))
         return np.array(means)
+
+    def module_with(self, model: Parameters, buffers: Buffers | None = None) -> Any:  # noqa: ANN401
+        """Return the same model as a ``torch.nn.Linear``, which takes flat inputs and returns logits."""
+        return torch_models("to_module").linear(model.reshape(self.shape))
 
     def _split(self, model: Parameters) -> tuple[Parameters, Parameters]:
         rows = model.reshape(self.shape)
@@ -133,7 +141,7 @@ def _train(
     rows: npt.NDArray[np.int64],
     local_steps: Integers,
     step_size: Parameters,
-    weight_decay: np.float32,
+    rule: StepRule,
 ) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
     update, path = np.empty((len(start), *models.shape[1:]), dtype=np.float32), np.empty((len(start), 3))
@@ -154,7 +162,11 @@ def _train(
             np.dot(weights, x.T, logits)
             total_loss += slopes_of_cross_entropy(logits, labels[rows[k, step]], room)
             np.dot(logits, x, gradient)
-            norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k], weight_decay)
+            if rule.plain:
+                norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k, step], rule.weight_decay)
+            else:
+                begin = models[start[k]].reshape(-1)
+                norm = careful_step(weights.reshape(-1), gradient.reshape(-1), begin, step_size[k, step], rule)
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]

@@ -1,153 +1,217 @@
 """Any ``torch.nn.Module`` as a trainer, on any torch device."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.learning.trainer import Evaluation, LocalResult, LocalWork, Parameters
+from fedtempo.learning.flat_module import FlatModule
+from fedtempo.learning.module_errors import check_module, checked_device, one_sentence
+from fedtempo.learning.objective import Loss, Metric, Objective
+from fedtempo.learning.optimisers import MakeOptimiser, Stepper, check_optimiser, optimiser_of
+from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 SAMPLES_AT_ONCE = 512  # of an evaluation: the fastest of 32 to 1024 for LeNet-5
 
 
 class TorchTrainer:
-    """Train ``module()`` by plain SGD on the cross-entropy of its outputs.
+    """Train ``module()`` on the cross-entropy of its outputs by plain SGD, or as functions of one's own say.
+
+    - ``loss(outputs, labels)``: a scalar tensor, the mean over the batch. ``metric(outputs, labels)``: a number, the
+      mean over the samples given, which stands as accuracy in records.
+    - ``optimiser``: a name in ``torch.optim`` or a function from parameters to an optimiser. Each client and round has
+      a new one, whose learning rate is the step size of the plan.
 
     One module serves all clients, one after another: its parameters are set from the flat vector, its batches are taken
     by index from data that stay on the device. That was the fastest of the ways tried for small networks
     (docs/decisions).
     """
 
-    def __init__(self, data: FederatedData, module: Callable[[], nn.Module], *, device: str = "cpu") -> None:
-        """Put data and module onto the device."""
-        if isinstance(module, nn.Module):
-            raise InputError(
-                name="the model", rule="be a function that makes a module", got=f"a {type(module).__name__} itself"
-            )
-        self.data, self.make_module, self.device = data, module, torch.device(device)
-        self.module = self._new_module()
-        if any(True for _ in self.module.buffers()):
-            raise InputError(
-                name="the module",
-                rule="keep its whole state in parameters",
-                got="buffers",
-                remedy="use GroupNorm, not BatchNorm",
-            )
-        self.weights = list(self.module.parameters())
-        self.trained = [weight for weight in self.weights if weight.requires_grad]
-        self.num_parameters = sum(weight.numel() for weight in self.weights)
-        self.inputs, self.labels = self._tensors(data.inputs, data.labels)
-        self.test_inputs, self.test_labels = self._tensors(data.test_inputs, data.test_labels)
-        self._check_outputs()
+    def __init__(
+        self,
+        data: FederatedData,
+        module: Callable[[], nn.Module],
+        *,
+        device: str = "cpu",
+        loss: Loss | None = None,
+        metric: Metric | None = None,
+        optimiser: str | MakeOptimiser | None = None,
+    ) -> None:
+        """Put data and module onto the device, and try them on two samples."""
+        if isinstance(module, nn.Module) or not callable(module):
+            got = f"a {type(module).__name__} itself"
+            raise InputError(name="the model", rule="be a function that makes a module", got=got)
+        self.data, self.make_module, self.device = data, module, checked_device(device)
+        self.objective, self.optimiser = Objective(data, loss, metric), optimiser_of(optimiser)
+        self.channels_last = len(data.input_shape) == 3
+        try:
+            self._begin()
+        except InputError:
+            if not self.channels_last:
+                raise
+            self.channels_last = False  # a module that views its maps as they lie in memory
+            self._begin()
+
+    def _begin(self) -> None:
+        self.flat = FlatModule(self._new_module(0))
+        self.module, self.trained = self.flat.module, self.flat.trained
+        self.num_parameters, self.num_buffers = self.flat.num_parameters, self.flat.num_buffers
+        self.inputs, self.labels = self._tensors(self.data.inputs, self.data.labels)
+        self.test_inputs, self.test_labels = self._tensors(self.data.test_inputs, self.data.test_labels)
+        self._try()
 
     def initial_model(self, rng: np.random.Generator) -> Parameters:
         """Return the module's own initialisation, seeded from ``rng`` and not from torch's global state."""
-        with torch.random.fork_rng():
-            torch.manual_seed(int(rng.integers(2**63)))
-            return self._flat(list(self._new_module().parameters()))
+        return FlatModule(self._new_module(_seed_from(rng))).parameters().astype(np.float32, copy=False)
+
+    def initial_buffers(self, rng: np.random.Generator) -> Buffers:
+        """Return the buffers of the same module."""
+        return FlatModule(self._new_module(_seed_from(rng))).buffers()
+
+    def module_with(self, model: Parameters, buffers: Buffers | None = None) -> nn.Module:
+        """Return a new module on the device that has these parameters and buffers, ready to be evaluated."""
+        flat = FlatModule(self._new_module(0))
+        flat.set(torch.from_numpy(model).to(self.device), buffers if flat.averaged else None)
+        module: nn.Module = flat.module.to(memory_format=torch.contiguous_format)
+        return module.eval()
 
     def train(self, models: Parameters, work: LocalWork) -> LocalResult:
-        """Run local SGD for each client of ``work``, one after another."""
+        """Run the local steps of each client of ``work``, one after another."""
         starts = torch.from_numpy(np.ascontiguousarray(models)).to(self.device)
         rows = torch.from_numpy(work.rows).to(self.device)
         self.module.train()
-        with torch.random.fork_rng(devices=self._generators()):
+        with torch.random.fork_rng(devices=self._generators()), one_sentence("the module", "train on its batches"):
             return self._train(models, starts, rows, work)
 
     def _train(self, models: Parameters, starts: torch.Tensor, rows: torch.Tensor, work: LocalWork) -> LocalResult:
-        updates, paths = [], []
+        updates, paths, buffers, sizes = [], [], [], work.step_sizes.tolist()
         for k, start in enumerate(work.start.tolist()):
-            self._set(starts[start])
+            self.flat.set(starts[start], None if work.buffers is None else work.buffers[start])
+            begun = models[start] if self.flat.exact else self.flat.parameters()
             # Dropout and the like draw from torch's own stream: here it is one of this client and these batches.
             torch.manual_seed(_seed_of(work.rows[k]))
-            norms, losses = [], []
-            for batch in rows[k, : int(work.local_steps[k])]:
-                loss = cross_entropy(self.module(self.inputs[batch]), self.labels[batch])
-                gradients = list(torch.autograd.grad(loss, self.trained))
-                with torch.no_grad():
-                    if work.weight_decay:
-                        torch._foreach_add_(gradients, self.trained, alpha=work.weight_decay)
-                    norms.append(torch.stack(torch._foreach_norm(gradients)).norm())
-                    torch._foreach_add_(self.trained, gradients, alpha=-float(work.step_size[k]))
-                losses.append(loss.detach())
-            updates.append(self._flat(self.weights) - models[start])
-            path = torch.stack(norms)
-            paths.append((float(path.max()), float(path.mean()), float(torch.stack(losses).mean())))
+            paths.append(self._run(rows[k, : int(work.local_steps[k])], sizes[k], work))
+            updates.append((self.flat.parameters() - begun).astype(np.float32, copy=False))
+            buffers.append(self.flat.buffers())
         largest, mean, mean_loss = np.array(paths).T
         return LocalResult(
-            update=np.array(updates), largest_gradient_norm=largest, mean_gradient_norm=mean, mean_loss=mean_loss
+            update=np.array(updates),
+            largest_gradient_norm=largest,
+            mean_gradient_norm=mean,
+            mean_loss=mean_loss,
+            buffers=np.array(buffers) if self.num_buffers else None,
         )
 
-    def evaluate(self, model: Parameters) -> Evaluation:
-        """Return the loss over all training data and the accuracy on the test data."""
-        self._set(torch.from_numpy(model).to(self.device))
-        self.module.eval()
-        with torch.inference_mode():
-            loss = self._total_loss(slice(0, len(self.labels)))
-            right = sum(
-                int((self.module(x).argmax(dim=1) == y).sum())
-                for x, y in zip(
-                    *(part.split(SAMPLES_AT_ONCE) for part in (self.test_inputs, self.test_labels)), strict=True
-                )
-            )
-        return Evaluation(loss / len(self.labels), right / max(1, len(self.test_labels)))
+    def _run(self, batches: torch.Tensor, sizes: list[float], work: LocalWork) -> tuple[float, float, float]:
+        """Run one client's steps; return the largest and the mean gradient norm, and the mean loss."""
+        stepper = None if self.optimiser is None else Stepper(self.optimiser, self.trained)
+        begun = [weight.detach().clone() for weight in self.trained] if work.proximal else []
+        norms, losses = [], []
+        for batch, size in zip(batches, sizes, strict=False):
+            loss = self.objective.loss(self.module(self.inputs[batch]), self.labels[batch])
+            gradients = self._gradients(loss)
+            with torch.no_grad():
+                if work.weight_decay:
+                    torch._foreach_add_(gradients, self.trained, alpha=work.weight_decay)
+                norm = torch.stack(torch._foreach_norm(gradients)).norm()
+                norms.append(norm)
+                if work.clip_norm:
+                    torch._foreach_mul_(gradients, torch.clamp(work.clip_norm / norm, max=1.0))
+                if stepper is None:
+                    torch._foreach_add_(self.trained, gradients, alpha=-size)
+                else:
+                    stepper.step(gradients, size)
+                if work.proximal:
+                    kept = 1.0 / (1.0 + size * work.proximal)
+                    torch._foreach_lerp_(self.trained, begun, 1.0 - kept)
+            losses.append(loss.detach())
+        if stepper is not None:
+            stepper.close()
+        path = torch.stack(norms)
+        return float(path.max()), float(path.mean()), float(torch.stack(losses).mean())
 
-    def client_losses(self, model: Parameters, clients: Integers) -> Vector:
+    def _gradients(self, loss: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(loss, self.trained, materialize_grads=True))
+
+    def evaluate(self, model: Parameters, buffers: Buffers = NO_BUFFERS) -> Evaluation:
+        """Return the loss over all training data and the accuracy, or the metric, on the test data."""
+        with self._evaluating(model, buffers):
+            loss = self._total(self.objective.total_loss, self.inputs, self.labels)
+            metric = self._total(self.objective.total_metric, self.test_inputs, self.test_labels)
+        return Evaluation(loss / len(self.labels), metric / max(1, len(self.test_labels)))
+
+    def client_losses(self, model: Parameters, clients: Integers, buffers: Buffers = NO_BUFFERS) -> Vector:
         """Return F_i(w) for some clients."""
-        self._set(torch.from_numpy(model).to(self.device))
-        self.module.eval()
         ends = [(int(self.data.offsets[i]), int(self.data.offsets[i + 1])) for i in clients]
-        with torch.inference_mode():
-            return np.array([self._total_loss(slice(first, end)) / (end - first) for first, end in ends])
+        with self._evaluating(model, buffers):
+            return np.array([
+                self._total(self.objective.total_loss, self.inputs[first:end], self.labels[first:end]) / (end - first)
+                for first, end in ends
+            ])  # fmt: skip
 
-    def _total_loss(self, rows: slice) -> float:
-        parts = zip(*(part[rows].split(SAMPLES_AT_ONCE) for part in (self.inputs, self.labels)), strict=True)
-        return sum(float(cross_entropy(self.module(x), y, reduction="sum")) for x, y in parts)
-
-    def _check_outputs(self) -> None:
+    @contextmanager
+    def _evaluating(self, model: Parameters, buffers: Buffers) -> Iterator[None]:
+        self.flat.set(torch.from_numpy(model).to(self.device), buffers if buffers.size else None)
         self.module.eval()
-        try:
+        with torch.inference_mode(), one_sentence("the module", "be evaluated on the data"):
+            yield
+
+    def _total(
+        self, of_batch: Callable[[Any, torch.Tensor], float], inputs: torch.Tensor, labels: torch.Tensor
+    ) -> float:
+        parts = zip(*(part.split(SAMPLES_AT_ONCE) for part in (inputs, labels)), strict=True)
+        return sum(of_batch(self.module(x), y) for x, y in parts)
+
+    def _try(self) -> None:
+        """Take one step on two samples, which finds most of what does not fit; the state is set before any other."""
+        rows = torch.arange(2, device=self.device) % len(self.inputs)
+        inputs, labels = self.inputs[rows], self.labels[rows]
+        takes = f"take inputs of shape {self.data.input_shape}"
+        with torch.random.fork_rng(devices=self._generators()), one_sentence("the module", takes):
+            torch.manual_seed(0)
+            self.module.eval()
             with torch.inference_mode():
-                shape = tuple(self.module(self.inputs[:1]).shape)
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise InputError(
-                name="the module", rule=f"take inputs of shape {self.data.input_shape}", got=f"{error}"
-            ) from error
-        if shape != (1, self.data.num_classes):
-            raise InputError(
-                name="the module", rule=f"give {self.data.num_classes} numbers for a sample", got=f"shape {shape}"
-            )
+                self.module(inputs)
+            if not torch.equal(inputs, self.inputs[rows]):
+                remedy = "leave out inplace=True in its first layer"
+                raise InputError("the module", "leave its inputs as they are", "other ones after it", remedy)
+            loss = self.objective.check(self.module.train()(inputs), labels)
+            gradients = self._gradients(loss)
+        if self.optimiser is not None:
+            check_optimiser(self.optimiser, self.trained, gradients)
 
     def _generators(self) -> list[torch.device]:
         return [] if self.device.type == "cpu" else [self.device]
 
-    def _new_module(self) -> nn.Module:
-        module = self.make_module().to(self.device)
-        return module.to(memory_format=torch.channels_last) if len(self.data.input_shape) == 3 else module
+    def _new_module(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=self._generators()):
+            torch.manual_seed(seed)
+            with one_sentence("the model", "be a function that makes a module"):
+                module = self.make_module()
+        check_module(module)
+        if module is getattr(self, "module", None):
+            raise InputError(name="the model", rule="make a new module in each call", got="the same again")
+        module = module.to(self.device)
+        return module.to(memory_format=torch.channels_last) if self.channels_last else module
 
-    def _tensors(self, inputs: Parameters, labels: Integers) -> tuple[torch.Tensor, torch.Tensor]:
-        shaped = torch.from_numpy(inputs.reshape(-1, *self.data.input_shape).copy()).to(self.device)
-        if shaped.dim() == 4:
-            shaped = shaped.contiguous(memory_format=torch.channels_last)
-        return shaped, torch.from_numpy(labels.copy()).to(self.device)
+    def _tensors(self, inputs: npt.NDArray[Any], labels: npt.NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        shaped, wanted = (
+            torch.from_numpy(array.copy()).to(self.device)
+            for array in (inputs.reshape(-1, *self.data.input_shape), labels)
+        )
+        shaped, wanted = (part.to(self.flat.dtype) if part.is_floating_point() else part for part in (shaped, wanted))
+        return shaped.contiguous(memory_format=torch.channels_last) if self.channels_last else shaped, wanted
 
-    def _set(self, flat: torch.Tensor) -> None:
-        with torch.no_grad():
-            first = 0
-            for weight in self.weights:
-                weight.copy_(flat[first : first + weight.numel()].view_as(weight))
-                first += weight.numel()
 
-    @staticmethod
-    def _flat(weights: list[torch.Tensor]) -> Parameters:
-        flat: Parameters = torch.cat([weight.detach().reshape(-1) for weight in weights]).cpu().numpy()
-        return flat
+def _seed_from(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**63))
 
 
 def _seed_of(rows: npt.NDArray[np.int64]) -> int:

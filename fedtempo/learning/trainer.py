@@ -1,7 +1,7 @@
 """The seam between the loop and a model: train some clients, evaluate, and nothing else."""
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ from fedtempo.checks import Integers, Vector
 Parameters: TypeAlias = npt.NDArray[np.float32]  # a model as one flat vector, or several as rows
 Buffers: TypeAlias = Vector  # what a model keeps beside its parameters and does not train, flat too; mostly none
 NO_BUFFERS: Buffers = np.empty(0)
+LocalSchedule = Literal["constant", "linear", "cosine"]
+LOCAL_SCHEDULES: tuple[LocalSchedule, ...] = get_args(LocalSchedule)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -19,6 +21,10 @@ class LocalWork:
 
     Several models may be trained in one call, of several seeds for example: ``start`` says which one each client starts
     from. The result for a client depends on its own entries only, not on who else is in the call.
+
+    A step takes the stochastic gradient with λ w, shortens it to ``clip_norm``, walks along it, and then moves towards
+    the model w₀ that the client started from: w ← w₀ + (w - w₀) / (1 + η μ). That is the implicit step of FedProx's
+    term μ/2 ‖w - w₀‖², which is stable for any μ.
     """
 
     start: Integers  # row of the models that this client starts from
@@ -26,11 +32,37 @@ class LocalWork:
     local_steps: Integers  # E, at most the steps in ``rows``
     step_size: Vector  # η
     weight_decay: float = 0.0  # λ: adds λ w to each gradient
+    clip_norm: float = 0.0  # longest gradient that a step follows; 0: any
+    proximal: float = 0.0  # μ of FedProx
+    local_schedule: LocalSchedule = "constant"  # of η over the local steps
+    buffers: Buffers | None = None  # of the models, as rows; None: there are none, or those at the start
+
+    @property
+    def step_sizes(self) -> Vector:
+        """η of each client's steps, (client, step)."""
+        done = np.arange(self.rows.shape[1]) / self.local_steps[:, np.newaxis]  # share of the steps before
+        return self.step_size[:, np.newaxis] * schedule_factor(self.local_schedule, done)
+
+    @property
+    def plain(self) -> bool:
+        """Whether steps follow gradients as they are."""
+        return not (self.clip_norm or self.proximal)
+
+
+def schedule_factor(schedule: LocalSchedule, done: Vector) -> Vector:
+    """Return the factor of η after a share of the local steps; over E steps a falling one adds up to (E + 1)/2."""
+    if schedule == "constant":
+        return np.ones_like(done)
+    share = np.minimum(done, 1.0)
+    return 1.0 - share if schedule == "linear" else (1.0 + np.cos(np.pi * share)) / 2.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class LocalResult:
-    """What local SGD gives back, one entry for each client."""
+    """What local SGD gives back, one entry for each client.
+
+    Norms are those of stochastic gradients, with weight decay: before they are clipped, and without the proximal term.
+    """
 
     update: Parameters  # Δ_i = w_i - w
     largest_gradient_norm: Vector  # of the stochastic gradients along the path: the paper's G_i
@@ -74,7 +106,7 @@ class Evaluation:
     """How good a model is."""
 
     loss: float  # F(w), over all training data
-    accuracy: float  # on the held-out test data
+    accuracy: float  # on the held-out test data, or another metric; NaN: unknown
 
 
 class Trainer(Protocol):
@@ -93,3 +125,23 @@ class Trainer(Protocol):
 
     def client_losses(self, model: Parameters, clients: Integers) -> Vector:
         """Return F_i(w) for some clients."""
+
+
+class BufferedTrainer(Trainer, Protocol):
+    """A trainer whose model has buffers, which training changes and evaluation depends on."""
+
+    num_buffers: int  # 0: it has none after all
+
+    def initial_buffers(self, rng: np.random.Generator) -> Buffers:
+        """Return the buffers beside w₀, from a generator in the same state."""
+
+    def evaluate(self, model: Parameters, buffers: Buffers = NO_BUFFERS) -> Evaluation:
+        """Return the loss over all training data and the accuracy on the test data."""
+
+    def client_losses(self, model: Parameters, clients: Integers, buffers: Buffers = NO_BUFFERS) -> Vector:
+        """Return F_i(w) for some clients."""
+
+
+def buffered(trainer: Trainer) -> BufferedTrainer | None:
+    """Return a trainer whose model has buffers as one, None where it has none."""
+    return cast("BufferedTrainer", trainer) if getattr(trainer, "num_buffers", 0) else None

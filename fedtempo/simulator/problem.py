@@ -13,13 +13,15 @@ import numpy.typing as npt
 
 from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
+from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
-from fedtempo.learning.trainer import LocalWork, Parameters, Trainer
+from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Parameters, Trainer, buffered
 from fedtempo.own_code import load_reference
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, StaticChannel
+from fedtempo.simulator.workers import LocalWorkers, Work
 
 BITS_OF_A_PARAMETER = 32
 FROM_FILE = "fedtempo.experiments.running.problem:problem_of_file"  # by name: nothing here knows of files
@@ -126,21 +128,27 @@ class Problem:
         """Return w₀."""
         return self.trainer.initial_model(stream(seed, "initial model"))
 
+    def initial_buffers(self, seed: int) -> Buffers:
+        """Return what the model keeps beside its parameters at w₀; mostly nothing."""
+        trainer = buffered(self.trainer)
+        return NO_BUFFERS if trainer is None else trainer.initial_buffers(stream(seed, "initial model"))
+
     def batches(self, training: TrainingSettings, seed: int) -> Batches:
         """Return how clients draw their batches."""
         return Batches(self.data.offsets, batch_size=training.batch_size, seed=seed)
 
     def first_gradient_bounds(self, training: TrainingSettings, seed: int) -> Vector:
         """Return the largest gradient norm of each client in its first local run from w₀: what an oracle knows."""
-        clients = np.arange(self.data.num_clients)
-        work = LocalWork(
-            start=np.zeros_like(clients),
-            rows=self.batches(training, seed).draw(clients, 0, training.local_steps),
+        clients, step_size = np.arange(self.data.num_clients), training.step_size_of(0)
+        first = self.initial_model(seed), self.initial_buffers(seed)
+        start = Start(model=first[0], buffers=first[1], round_index=0, rounds_done=0, time=0.0, step_size=step_size)
+        work = Work(
+            clients=clients,
             local_steps=np.full_like(clients, training.local_steps),
-            step_size=np.full(len(clients), training.step_size_of(0)),
-            weight_decay=training.weight_decay,
+            step_size=np.full(len(clients), step_size),
         )
-        return self.trainer.train(self.initial_model(seed)[None], work).largest_gradient_norm
+        workers = LocalWorkers(self.trainer, self.batches(training, seed), training)
+        return workers.train(work, start).largest_gradient_norm
 
 
 def name_of(part: object) -> str:
@@ -187,8 +195,8 @@ def _digest(arrays: Iterable[npt.NDArray[Any] | None]) -> str:
 
 
 def model_bits(trainer: Trainer) -> float:
-    """Return the size of one upload."""
-    return float(trainer.num_parameters * BITS_OF_A_PARAMETER)
+    """Return the size of one upload: parameters, and buffers where there are any."""
+    return float((trainer.num_parameters + getattr(trainer, "num_buffers", 0)) * BITS_OF_A_PARAMETER)
 
 
 def make_trainer(
@@ -200,16 +208,24 @@ def make_trainer(
     metric: Callable[..., object] | None = None,
     optimiser: str | Callable[..., object] | None = None,
 ) -> Trainer:
-    """Return the trainer of a model: its name, a function that makes a torch module, or a trainer of one's own."""
+    """Return the trainer of a model: its name, a function that makes a torch module, or a trainer of one's own.
+
+    A loss, a metric and an optimiser of one's own need torch, and so does a device other than the processor.
+    """
+    own = {name: one for name, one in (("loss", loss), ("metric", metric), ("optimiser", optimiser)) if one is not None}
+    is_trainer = hasattr(model, "train") and hasattr(model, "evaluate") and not isinstance(model, type)
+    if own and (model == "softmax" or is_trainer):
+        remedy = "give a function that makes a torch module"
+        raise InputError(next(iter(own)), "be given with a model on torch", f"{model!r}"[:60], remedy)
     if model == "softmax":
         from fedtempo.learning.softmax import SoftmaxTrainer
 
         return SoftmaxTrainer(data)
-    if model == "lenet5" and device == "cpu":
+    if model == "lenet5" and device == "cpu" and not own:
         from fedtempo.learning.lenet import LeNetTrainer
 
         return LeNetTrainer(data)
-    if hasattr(model, "train") and hasattr(model, "evaluate"):
+    if is_trainer:
         return model  # type: ignore[return-value]
     if model != "lenet5" and not callable(model):
         choices = "softmax, lenet5, a function that makes a torch module, or a trainer"
@@ -219,4 +235,5 @@ def make_trainer(
         from fedtempo.learning.torch_module import TorchTrainer
     except ModuleNotFoundError:
         raise MissingDependencyError("torch", "torch", "this model") from None
-    return TorchTrainer(data, model if callable(model) else lambda: LeNet5(data.num_classes), device=device)
+    make = model if callable(model) else lambda: LeNet5(data.num_classes)
+    return TorchTrainer(data, make, device=device, **own)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ def make_policy(problem: Problem, settings: RunSettings) -> Policy:
 def make_simulation(problem: Problem, settings: RunSettings) -> Loop:
     """Return a run under a simulated clock, at its start."""
     training, seed = settings.training, settings.seed
-    workers = LocalWorkers(problem.trainer, problem.batches(training, seed), weight_decay=training.weight_decay)
+    workers = LocalWorkers(problem.trainer, problem.batches(training, seed), training)
     clients = SimulatedClients(
         workers=workers,
         samples=problem.data.sizes,
@@ -50,4 +50,4 @@ def make_simulation(problem: Problem, settings: RunSettings) -> Loop:
         stop=settings.stop,
         seed=seed,
     )
-    return Loop(loop, clients, problem.initial_model(seed))
+    return Loop(loop, clients, problem.initial_model(seed), problem.initial_buffers(seed))

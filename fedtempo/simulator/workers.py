@@ -7,8 +7,9 @@ import numpy as np
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Start
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.learning.batches import Batches
-from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer
+from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer, buffered
 from fedtempo.state import NoState, Stateful
 
 
@@ -37,27 +38,35 @@ class Workers(Stateful, Protocol):
 class LocalWorkers:
     """A trainer in this process. Batches go by the number of the round, so there is nothing to carry over."""
 
-    def __init__(self, trainer: Trainer, batches: Batches, *, weight_decay: float = 0.0) -> None:
-        """Take the model, its data and how batches are drawn from them."""
-        self.trainer, self.batches, self.weight_decay = trainer, batches, weight_decay
+    def __init__(self, trainer: Trainer, batches: Batches, training: TrainingSettings | None = None) -> None:
+        """Take the model, its data, how batches are drawn from them, and how steps follow from these."""
+        self.trainer, self.batches, self.buffered = trainer, batches, buffered(trainer)
+        self.training = training or TrainingSettings(cohort_size=1)
         self.state = NoState()
 
     def train(self, work: Work, start: Start) -> LocalResult:
         """Run the local steps of all clients in one call."""
+        training = self.training
         rows = self.batches.draw(work.clients, start.round_index, int(work.local_steps.max(initial=1)))
         local = LocalWork(
             start=np.zeros(len(work.clients), dtype=np.int64),
             rows=rows,
             local_steps=work.local_steps,
             step_size=work.step_size,
-            weight_decay=self.weight_decay,
+            weight_decay=training.weight_decay,
+            clip_norm=training.clip_norm,
+            proximal=training.proximal,
+            local_schedule=training.local_schedule,
+            buffers=None if self.buffered is None else start.buffers[None],
         )
         return self.trainer.train(start.model[None], local)
 
     def losses(self, clients: Integers, start: Start) -> Vector:
         """Return F_i of the model for some clients."""
+        if self.buffered is not None:
+            return self.buffered.client_losses(start.model, clients, start.buffers)
         return self.trainer.client_losses(start.model, clients)
 
     def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation:
         """Return how good a model is."""
-        return self.trainer.evaluate(model)
+        return self.trainer.evaluate(model) if self.buffered is None else self.buffered.evaluate(model, buffers)

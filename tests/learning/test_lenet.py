@@ -55,12 +55,12 @@ def test_one_step_of_the_compiled_lenet_is_one_step_of_torch(classes, batch):
     )
     fast, torch_trainer = LeNetTrainer(data), TorchTrainer(data, lambda: LeNet5(classes))
     assert fast.num_parameters == torch_trainer.num_parameters
-    for decay in (0.0, 0.1):
+    for rule in ({}, {"weight_decay": 0.1}, {"clip_norm": 0.3, "proximal": 2.0}):
         model = torch_trainer.initial_model(rng)
         rows = rng.integers(130, size=(3, 1, batch))
         work = LocalWork(
             start=np.array([1, 0, 1]), rows=rows, local_steps=np.ones(3, dtype=np.int64),
-            step_size=np.array([0.1, 0.1, 0.3]), weight_decay=decay,
+            step_size=np.array([0.1, 0.1, 0.3]), **rule,
         )  # fmt: skip
         models = np.array([model, 1.5 * model])
         got, wanted = (trainer.train(models, work) for trainer in (fast, torch_trainer))
@@ -102,3 +102,14 @@ def test_tokens_and_labels_that_are_no_classes_are_refused(trainer):
     tokens = FederatedData.from_arrays(images.astype(int), np.arange(20) % 2, clients=2, split="iid")
     with pytest.raises(InputError, match=r"the inputs of model \w+ must be real numbers, got whole numbers; make them"):
         trainer(tokens)
+
+
+def test_the_trained_model_as_a_module_of_torch():
+    data = image_data()
+    trainer = LeNetTrainer(data)
+    model = trainer.initial_model(np.random.default_rng(2))
+    module = trainer.module_with(model)
+    assert isinstance(module, LeNet5)
+    outputs = module(torch.from_numpy(data.inputs.reshape(-1, 1, 28, 28).copy())).detach()
+    loss = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels.copy()))
+    assert float(loss) == pytest.approx(trainer.evaluate(model).loss, rel=1e-5)

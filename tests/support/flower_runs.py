@@ -15,6 +15,7 @@ from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.app.assembly import assemble
 from fedtempo.flower.app.client_app import app as client_app
 from fedtempo.flower.app.model_arrays import MODEL, pack
+from fedtempo.flower.app.model_arrays import evaluate as evaluate_arrays
 from fedtempo.flower.strategy.messages import CONFIG
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
 from support.flower_grid import InProcessGrid
@@ -39,10 +40,15 @@ def problem_of(config):
 
 def simulated(config, policy, *, rounds=3, seed=0):
     """Return the records and the model of the same run in the simulator."""
+    simulation = simulation_like(config, policy, rounds=rounds, seed=seed)
+    return list(simulation.rounds()), simulation.model
+
+
+def simulation_like(config, policy, *, rounds=3, seed=0):
+    """Return the same run in the simulator, at its start."""
     experiment = load_experiment(config)
     stop = replace(experiment.stop, target_loss=None, target_accuracy=None, max_rounds=rounds)
-    simulation = simulation_of(replace(experiment, stop=stop), policy, seed)
-    return list(simulation.rounds()), simulation.model
+    return simulation_of(replace(experiment, stop=stop), policy, seed)
 
 
 def grid_of(config, policy, seed=0, app=client_app, clients=None):
@@ -63,12 +69,12 @@ def train(config, policy, grid=None, *, rounds=3, seed=0, evaluated=("loss", "ac
         then(loop, record)
 
     def evaluate(server_round, arrays):
-        found = asdict(problem.trainer.evaluate(arrays[MODEL].numpy()))
+        found = asdict(evaluate_arrays(problem.trainer, arrays))
         return MetricRecord({name: found[name] for name in evaluated} | ({"loss": np.nan} if nonsense else {}))
 
     result = TempoStrategy(policy, progress=progress, seed=seed, **settings).start(
         grid=grid or grid_of(config, policy, seed),
-        initial_arrays=pack(problem.initial_model(seed)),
+        initial_arrays=pack(problem.initial_model(seed), buffers=problem.initial_buffers(seed)),
         num_rounds=rounds,
         evaluate_fn=evaluate_fn or evaluate,
     )

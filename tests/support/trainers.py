@@ -25,7 +25,7 @@ def trainers(data):
     }
 
 
-def work_of(data, clients, *, seed=0, round_index=0, steps=5, size=0.1, decay=0.0):
+def work_of(data, clients, *, seed=0, round_index=0, steps=5, size=0.1, decay=0.0, **rule):
     clients = np.array(clients)
     batches = Batches(data.offsets, batch_size=24, seed=seed)
     return LocalWork(
@@ -34,4 +34,5 @@ def work_of(data, clients, *, seed=0, round_index=0, steps=5, size=0.1, decay=0.
         local_steps=np.full(len(clients), steps),
         step_size=np.full(len(clients), size),
         weight_decay=decay,
+        **rule,
     )

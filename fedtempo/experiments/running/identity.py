@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from fedtempo.own_code import is_reference, source_file
 from fedtempo.policies.registry import source_of
 
 HASH_LENGTH = 10
-LATER_SETTINGS = ("evaluate_growth",)  # of training
+STEP_SETTINGS = ("clip_norm", "local_schedule", "proximal")  # of training, which came last
+LATER_SETTINGS = ("evaluate_growth", *STEP_SETTINGS)
 LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "test", "name", "options")
 
 
@@ -40,8 +42,14 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
         sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
         data = sections["data"].items()
         sections["data"] = {name: value for name, value in data if value or name not in LATER_OF_DATA}
-    used = {name: value for name, value in asdict(training).items() if value or name not in LATER_SETTINGS}
+    used = used_settings(training, LATER_SETTINGS)
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
+
+
+def used_settings(training: TrainingSettings, later: Collection[str]) -> dict[str, object]:
+    """Return settings of training as a plain table, without later ones that are not used."""
+    unused = {field.name: field.default for field in fields(TrainingSettings) if field.name in later}
+    return {name: value for name, value in asdict(training).items() if name not in unused or value != unused[name]}
 
 
 def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:

@@ -125,16 +125,10 @@ def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
 def _trainer(model: ModelConfig, data: DataConfig, contents: tuple[object, ...]) -> Trainer:
     try:
         return make_trainer(model.kind, load_data(data), device=model.device)
-    except (RuntimeError, AssertionError) as error:  # what torch raises for a device that it does not know or have
-        if model.device == "cpu":
+    except InputError as error:
+        if error.name != "device":
             raise
-        reason = str(error).splitlines()[0][:80]
-        raise InputError(
-            name="model.device",
-            rule="be one that torch has on this machine",
-            got=f"{model.device!r} ({reason})",
-            remedy="leave it out",
-        ) from None
+        raise InputError("model.device", error.rule, error.got, error.remedy) from None
 
 
 def _fleet_and_channel(

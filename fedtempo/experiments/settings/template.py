@@ -44,6 +44,9 @@ duplicates = "physical" # a client drawn twice uploads once; "paper" counts it t
 evaluate_every = 1 # rounds
 # evaluate_growth = 0.01 # instead: whenever the time has grown by this share, however long a policy's rounds are
 # weight_decay = 0.0
+# clip_norm = 1.0 # the longest gradient that a local step follows
+# local_schedule = "cosine" # of the step size over the local steps of a round; or "linear"
+# proximal = 0.01 # FedProx: keeps clients near the model that they started from
 # server_momentum = 0.0
 
 [stop]

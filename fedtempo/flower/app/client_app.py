@@ -24,7 +24,7 @@ from fedtempo.flower.strategy.messages import (
     Instructions,
 )
 from fedtempo.learning.threads import one_thread
-from fedtempo.learning.trainer import NO_BUFFERS, LocalResult, Parameters
+from fedtempo.learning.trainer import NO_BUFFERS, Buffers, LocalResult, Parameters
 from fedtempo.simulator.workers import LocalWorkers, Work
 
 PATIENCE = 0.25  # share of the deadline that emulated devices wait for each other
@@ -42,10 +42,10 @@ app = ClientApp(mods=[tempo_client(num_examples)])
 def train(message: Message, context: Context) -> Message:
     """Run the local steps of one round."""
     asked = Instructions.read(message.content.config_records[CONFIG])
-    setup, model = read_setup(context.run_config), unpack(message)
+    setup, (model, buffers) = read_setup(context.run_config), unpack(message)
     began = time.time()
     with one_thread():
-        result = _train(setup, asked, model)
+        result = _train(setup, asked, model, buffers)
     metrics = {
         LARGEST_GRADIENT_NORM: float(result.largest_gradient_norm[0]),
         MEAN_GRADIENT_NORM: float(result.mean_gradient_norm[0]),
@@ -54,7 +54,8 @@ def train(message: Message, context: Context) -> Message:
     if setup.config.emulate:
         metrics[COMPUTE_SECONDS] = _emulate(setup, asked, began)
     salt = asked.client + 1, asked.server_round, context.run_id
-    arrays = pack(model + result.update[0], setup.config.ballast, *salt)
+    buffers = NO_BUFFERS if result.buffers is None else result.buffers[0]
+    arrays = pack(model + result.update[0], setup.config.ballast, *salt, buffers=buffers)
     return Message(RecordDict({ARRAYS: arrays, MEASUREMENTS: MetricRecord({**metrics})}), reply_to=message)
 
 
@@ -62,18 +63,22 @@ def train(message: Message, context: Context) -> Message:
 def evaluate(message: Message, context: Context) -> Message:
     """Report the loss over this node's samples."""
     client = int(message.content.config_records[CONFIG][CLIENT])  # type: ignore[arg-type]
-    trainer = read_setup(context.run_config).problem.trainer
+    setup, (model, buffers) = read_setup(context.run_config), unpack(message)
+    start = Start(model=model, buffers=buffers, round_index=0, rounds_done=0, time=0.0, step_size=0.0)
     with one_thread():
-        loss = float(trainer.client_losses(unpack(message), np.array([client]))[0])
+        loss = float(_workers(setup).losses(np.array([client]), start)[0])
     return Message(RecordDict({"metrics": MetricRecord({"loss": loss})}), reply_to=message)
 
 
-def _train(setup: AppSetup, asked: Instructions, model: Parameters) -> LocalResult:
-    training, problem = setup.training, setup.problem
-    batches = problem.batches(training, setup.config.seed)
+def _workers(setup: AppSetup) -> LocalWorkers:
+    problem, training = setup.problem, setup.training
+    return LocalWorkers(problem.trainer, problem.batches(training, setup.config.seed), training)
+
+
+def _train(setup: AppSetup, asked: Instructions, model: Parameters, buffers: Buffers) -> LocalResult:
     start = Start(
         model=model,
-        buffers=NO_BUFFERS,
+        buffers=buffers,
         round_index=asked.round_index,
         rounds_done=asked.server_round - 1,
         time=0.0,
@@ -84,7 +89,7 @@ def _train(setup: AppSetup, asked: Instructions, model: Parameters) -> LocalResu
         local_steps=np.array([asked.local_steps]),
         step_size=np.array([asked.step_size]),
     )
-    return LocalWorkers(problem.trainer, batches, weight_decay=training.weight_decay).train(work, start)
+    return _workers(setup).train(work, start)
 
 
 def _emulate(setup: AppSetup, asked: Instructions, began: float) -> float:

@@ -6,7 +6,8 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from fedtempo.flower.app.assembly import header_of, read_setup
-from fedtempo.flower.app.model_arrays import MODEL, pack
+from fedtempo.flower.app.model_arrays import evaluate as evaluate_arrays
+from fedtempo.flower.app.model_arrays import pack
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
 from fedtempo.learning.threads import one_thread
 
@@ -21,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         with one_thread():
-            found = problem.trainer.evaluate(arrays[MODEL].numpy())
+            found = evaluate_arrays(problem.trainer, arrays)
         return MetricRecord({"loss": found.loss, "accuracy": found.accuracy})
 
     strategy = TempoStrategy(
@@ -42,7 +43,9 @@ def main(grid: Grid, context: Context) -> None:
     )
     strategy.start(
         grid=grid,
-        initial_arrays=pack(problem.initial_model(config.seed), config.ballast),
+        initial_arrays=pack(
+            problem.initial_model(config.seed), config.ballast, buffers=problem.initial_buffers(config.seed)
+        ),
         num_rounds=config.rounds,
         evaluate_fn=evaluate,
     )

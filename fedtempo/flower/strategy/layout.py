@@ -13,7 +13,8 @@ from fedtempo.checks import InputError
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Parameters
 
 VARIANCE_ENDING = "running_var"
-BUFFER_ENDINGS = ("running_mean", VARIANCE_ENDING)
+ALL_BUFFERS = "fedtempo-buffers"  # all of a model's, in one array
+BUFFER_ENDINGS = ("running_mean", VARIANCE_ENDING, ALL_BUFFERS)
 
 
 def is_trained(name: str, dtype: npt.DTypeLike) -> bool:

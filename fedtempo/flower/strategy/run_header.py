@@ -2,7 +2,6 @@
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from importlib.metadata import version
 
 import msgspec
@@ -10,6 +9,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, near_miss
 from fedtempo.engine.records import FORMAT, Header
+from fedtempo.experiments.running.identity import STEP_SETTINGS, used_settings
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.fleet import Fleet
 from fedtempo.flower.strategy.roster import Roster
@@ -35,7 +35,10 @@ def run_header(
         "preset": None,
         "policy": name,
         "seed": settings.seed,
-        "config": {"training": asdict(settings.training), "policy": {name: dict(settings.options)}},
+        "config": {
+            "training": used_settings(settings.training, STEP_SETTINGS),
+            "policy": {name: dict(settings.options)},
+        },
         "data": "of the nodes",
         "data_checksum": _checksum(roster.fleet),
         "samples": roster.samples,

@@ -9,13 +9,27 @@ from flwr.clientapp import ClientApp
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS, read_records
+from fedtempo.experiments.running import problem as assembled
 from fedtempo.flower.app.model_arrays import pack
+from fedtempo.flower.strategy.layout import ALL_BUFFERS
 from fedtempo.flower.strategy.messages import CONFIG
 from fedtempo.flower.strategy.settings import policy_name
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
+from fedtempo.learning.torch_module import TorchTrainer
 from fedtempo.policies.registry import BUILT_IN
-from support.flower_runs import StoppedError, grid_of, nodes_of, problem_of, simulated, stop_after, train
+from support.flower_runs import (
+    StoppedError,
+    grid_of,
+    nodes_of,
+    problem_of,
+    simulated,
+    simulation_like,
+    stop_after,
+    train,
+)
 from support.marks import slow_after
+from support.modules import normed
+from support.runs import SMALL
 
 SAME = ("members", "counts", "weights")
 ON_NODES = [name for name in BUILT_IN if name != "proposed-oracle"]  # which must know what no node reports
@@ -25,7 +39,12 @@ ON_NODES = [name for name in BUILT_IN if name != "proposed-oracle"]  # which mus
 def test_on_the_simulated_clock_records_are_those_of_the_simulator(config, policy):
     expected, model = simulated(config, policy)
     run = train(config, policy, clock="simulated")
-    for record, other in zip(run.rounds, expected, strict=True):
+    assert_same_records(run.rounds, expected)
+    np.testing.assert_allclose(run.model, model, atol=1e-5)
+
+
+def assert_same_records(found, expected):
+    for record, other in zip(found, expected, strict=True):
         for name in other.keys():  # noqa: SIM118
             if isinstance(other[name], list) and other[name] and isinstance(other[name][0], float):
                 np.testing.assert_allclose(record[name], other[name], rtol=1e-4)
@@ -33,7 +52,31 @@ def test_on_the_simulated_clock_records_are_those_of_the_simulator(config, polic
                 assert record[name] == pytest.approx(other[name], rel=1e-4), name
             elif name != "note":
                 assert record[name] == other[name], name
-    np.testing.assert_allclose(run.model, model, atol=1e-5)
+
+
+@pytest.fixture
+def normalised(config, monkeypatch):
+    """A configuration whose model has batch normalisation, with rules for its steps."""
+    rules = 'clip_norm = 1.0\nproximal = 0.1\nlocal_schedule = "linear"\n'
+    config.write_text(SMALL.replace("samples = 800", "samples = 801").replace("[stop]", f"{rules}[stop]"))
+    monkeypatch.setattr(assembled, "make_trainer", lambda model, data, **more: TorchTrainer(data, normed))
+    for function in (assembled.load_trainer, assembled._problem):
+        function.cache_clear()
+    yield config
+    for function in (assembled.load_trainer, assembled._problem):
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("policy", ["weighted", "tempo", "fedbuff", "power-of-choice"])
+def test_statistics_of_batch_normalisation_are_those_of_the_simulator(normalised, policy):
+    simulation = simulation_like(normalised, policy, rounds=4)
+    expected = list(simulation.rounds())
+    run = train(normalised, policy, rounds=4, clock="simulated")
+    assert_same_records(run.rounds, expected)
+    buffers = run.result.arrays[ALL_BUFFERS].numpy()
+    np.testing.assert_allclose(buffers, simulation.state.buffers, atol=1e-5)
+    assert np.abs(buffers - np.r_[np.zeros(12), np.ones(12)]).max() > 1e-2
+    assert simulation.clients.workers.trainer.num_buffers == 24
 
 
 @pytest.mark.parametrize("policy", ["uniform", "weighted", "full", "kvib", "clustered", "ocs", "power-of-choice"])

@@ -1,0 +1,70 @@
+"""What a user's module, loss or optimiser raises, as one sentence."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
+
+from fedtempo.checks import InputError
+
+LONGEST = 160  # characters of what was raised
+
+
+@contextmanager
+def one_sentence(name: str, rule: str) -> Iterator[None]:
+    """Turn whatever is raised into one sentence, whose cause keeps the traceback."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        if "more than 1 value per channel" in str(error):
+            rule, got = "be at least 2 where batch normalisation sees one value of each sample and channel", "1"
+            raise InputError(name="batch_size", rule=rule, got=got) from error
+        raise InputError(name=name, rule=rule, got=said(error)) from error
+
+
+def said(error: Exception) -> str:
+    """Return what an error says, in short and on one line."""
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words[:LONGEST]}{'…' if len(words) > LONGEST else ''}"
+
+
+def checked_device(device: str) -> torch.device:
+    """Return a device that torch has on this machine."""
+    try:
+        place = torch.device(device)
+        torch.zeros(1, device=place)
+    except Exception as error:  # whatever torch raises for a device that it does not know or have
+        reason = (str(error).splitlines() or [""])[0][:80]
+        raise InputError(
+            name="device",
+            rule="be one that torch has on this machine",
+            got=f"{device!r} ({reason})",
+            remedy="leave it out",
+        ) from None
+    return place
+
+
+def check_module(module: object) -> None:
+    """Refuse modules that cannot be trained as one vector, or that would be evaluated otherwise than they look."""
+    if not isinstance(module, nn.Module):
+        rule = "be a function that makes a torch.nn.Module"
+        raise InputError(name="the model", rule=rule, got=f"a function that made {type(module).__name__}")
+    states = [*module.parameters(), *module.buffers()]
+    if any(is_lazy(one) for one in states):
+        remedy = "give each layer the size of its inputs"
+        raise InputError(name="the module", rule="know its sizes when it is made", got="lazy layers", remedy=remedy)
+    if not any(weight.requires_grad for weight in module.parameters()):
+        raise InputError(name="the module", rule="have parameters to train", got="none")
+    for name, part in module.named_modules():
+        if isinstance(part, _BatchNorm) and part.running_mean is None:
+            raise InputError(
+                name=f"batch normalisation {name!r} of the module",
+                rule="keep running statistics, so that a sample's output does not depend on its batch",
+                got="track_running_stats=False",
+                remedy="leave that out, or use GroupNorm",
+            )

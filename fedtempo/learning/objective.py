@@ -1,0 +1,70 @@
+"""What a torch module is trained for and judged by: cross-entropy and accuracy, or functions of one's own."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from fedtempo.checks import InputError
+from fedtempo.data.federation import FederatedData
+from fedtempo.learning.module_errors import one_sentence
+
+Loss = Callable[[Any, torch.Tensor], torch.Tensor]  # of outputs and labels: the mean over the batch
+Metric = Callable[[Any, torch.Tensor], Any]  # a number, the mean over the samples given
+
+
+class Objective:
+    """Loss and metric over batches; those of one's own are means over a batch, so they count by its samples."""
+
+    def __init__(self, data: FederatedData, loss: Loss | None = None, metric: Metric | None = None) -> None:
+        """Take the functions; without a loss, labels are classes."""
+        for name, function in (("loss", loss), ("metric", metric)):
+            if function is not None and not callable(function):
+                rule = "be a function of outputs and labels"
+                raise InputError(name=name, rule=rule, got=repr(function))
+        self.classes = data.num_classes if data.labels.ndim == 1 and data.labels.dtype.kind in "iu" else None
+        if loss is None and not self.classes:
+            rule = "be given where labels are no classes"
+            raise InputError(name="loss", rule=rule, got="none", remedy="such as torch.nn.functional.mse_loss")
+        self.own_loss, self.own_metric = loss, metric
+        self.loss: Loss = cross_entropy if loss is None else loss
+        self.knows_classes = True  # outputs are a number for each class, so that they have an accuracy
+
+    def total_loss(self, outputs: Any, labels: torch.Tensor) -> float:  # noqa: ANN401
+        """Return the loss, summed over samples."""
+        if self.own_loss is None:
+            return float(cross_entropy(outputs, labels, reduction="sum"))
+        return float(self.own_loss(outputs, labels)) * len(labels)
+
+    def total_metric(self, outputs: Any, labels: torch.Tensor) -> float:  # noqa: ANN401
+        """Return the metric, summed over samples; NaN where there is none."""
+        if self.own_metric is not None:
+            return float(self.own_metric(outputs, labels)) * len(labels)
+        return int((outputs.argmax(dim=1) == labels).sum()) if self.knows_classes else math.nan
+
+    def check(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
+        """Return the loss of some samples at first; refuse outputs and functions that do not fit."""
+        shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else None
+        wanted = (len(labels), self.classes)
+        if self.own_loss is None and shape != wanted:
+            got = f"shape {shape} for {len(labels)} samples" if shape else f"a {type(outputs).__name__}"
+            raise InputError(name="the module", rule=f"give {self.classes} numbers for a sample", got=got)
+        self.knows_classes = bool(self.classes) and shape == wanted
+        with one_sentence("the loss", "take the module's outputs and the labels"):
+            loss = self.loss(outputs, labels)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            rule = "return one number, a tensor that follows from the outputs"
+            raise InputError(name="the loss", rule=rule, got=_kind(loss), remedy="take the mean over the batch")
+        if not math.isfinite(found := float(loss.detach())):
+            remedy = "look at the data, the initial weights and the loss"
+            raise InputError(name="the loss", rule="be finite at the start", got=f"{found}", remedy=remedy)
+        if self.own_metric is not None:
+            with one_sentence("the metric", "return one number for the module's outputs and the labels"):
+                float(self.own_metric(outputs.detach() if shape is not None else outputs, labels))
+        return loss
+
+
+def _kind(value: object) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__

@@ -1,0 +1,73 @@
+"""Modules and devices that are refused, each in one sentence."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedtempo.checks import InputError
+from fedtempo.learning.torch_module import TorchTrainer
+from support.trainers import work_of
+
+
+def failing():
+    raise KeyError("hidden size")
+
+
+class Counting(nn.Module):
+    """A module that fails in training alone, after some batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.seen = nn.Linear(60, 10), 0
+
+    def forward(self, inputs):
+        self.seen += 1
+        if self.seen > 3:
+            raise RuntimeError("out of\n patience")
+        return self.last(inputs)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (nn.Linear(60, 10), "the model must be a function that makes a module, got a Linear itself"),
+        (lambda: "net", "must be a function that makes a torch.nn.Module, got a function that made str"),
+        (failing, "must be a function that makes a module, got KeyError: 'hidden size'"),
+        (lambda: nn.Linear(61, 10), r"the module must take inputs of shape \(60,\), got RuntimeError"),
+        (lambda: nn.Linear(60, 9), r"the module must give 10 numbers for a sample, got shape \(2, 9\)"),
+        (lambda: nn.LSTM(60, 10), "the module must give 10 numbers for a sample, got a tuple"),
+        (lambda: nn.LazyLinear(10), "the module must know its sizes when it is made, got lazy layers; give each layer"),
+        (nn.Identity, "the module must have parameters to train, got none"),
+        (lambda: nn.Linear(60, 10).requires_grad_(False), "the module must have parameters to train, got none"),
+        (
+            lambda: nn.Sequential(nn.BatchNorm1d(60, track_running_stats=False), nn.Linear(60, 10)),
+            "batch normalisation '0' of the module must keep running statistics.*track_running_stats=False; leave that",
+        ),
+        (
+            lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(60, 10)),
+            "the module must leave its inputs as they are.*leave out inplace=True",
+        ),
+    ],
+)
+def test_modules_that_do_not_fit_are_refused(data, module, said):
+    with pytest.raises(InputError, match=said) as caught:
+        TorchTrainer(data, module)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_module_raises_later_is_one_sentence_too(data):
+    trainer = TorchTrainer(data, Counting)
+    with pytest.raises(InputError, match=r"the module must train on its batches, got RuntimeError: out of patience$"):
+        trainer.train(np.zeros((1, 610), np.float32), work_of(data, [1]))
+    with pytest.raises(InputError, match="the module must be evaluated on the data") as caught:
+        trainer.evaluate(np.zeros(610, np.float32))
+    assert isinstance(caught.value.__cause__, RuntimeError), "whose traceback is kept"
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+def test_devices_that_torch_does_not_have_are_refused(data, device):
+    if device.startswith("cuda") and torch.cuda.is_available():
+        pytest.skip("it may be there")
+    with pytest.raises(InputError, match=f"device must be one that torch has on this machine, got '{device}'"):
+        TorchTrainer(data, lambda: nn.Linear(60, 10), device=device)
