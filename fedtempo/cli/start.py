@@ -30,7 +30,9 @@ def init(
     print(f"wrote {path}; run: fedtempo run {path} --policy weighted")
 
 
-def fetch(dataset: Annotated[str, typer.Argument(help="mnist or emnist.")]) -> None:
+def fetch(
+    dataset: Annotated[str, typer.Argument(help="mnist, emnist, fashion-mnist, cifar10 or shakespeare.")],
+) -> None:
     """Download a data set into the cache."""
     from fedtempo.data.sources import fetch as download
 

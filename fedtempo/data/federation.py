@@ -3,7 +3,7 @@
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fedtempo.checks import InputError, Integers, Vector, check_count
 
 Inputs: TypeAlias = npt.NDArray[np.float32]
+Samples: TypeAlias = npt.NDArray[Any]  # float32, or int64
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -21,22 +22,23 @@ class FederatedData:
     where they have another type.
     """
 
-    inputs: Inputs  # (n, d), rows sorted by client
+    inputs: Samples  # (n, d), rows sorted by client: float32, or int64 where they are tokens
     labels: Integers  # (n,), from 0 to num_classes - 1
     offsets: Integers  # (N + 1,)
-    test_inputs: Inputs  # (m, d)
+    test_inputs: Samples  # (m, d)
     test_labels: Integers  # (m,)
     num_classes: int
     input_shape: tuple[int, ...]  # of one sample, such as (60,) or (1, 28, 28)
     name: str  # said next to every figure
     complete: bool = True  # false: only a part of the set that was asked for, or another in its place
+    tokens: bool = False  # inputs are whole numbers, such as of characters, and stay so
 
     def __post_init__(self) -> None:
         """Check every rule at the door; training relies on them."""
         self._keep("num_classes", check_count("num_classes", self.num_classes))
         self._keep("input_shape", tuple(check_count("input_shape", length) for length in self.input_shape))
         for field in ("inputs", "test_inputs"):
-            self._keep(field, _checked_inputs(field, getattr(self, field), self.input_shape))
+            self._keep(field, _checked_inputs(field, getattr(self, field), self.input_shape, tokens=self.tokens))
         for field, inputs in (("labels", self.inputs), ("test_labels", self.test_inputs)):
             self._keep(field, _checked_labels(field, getattr(self, field), len(inputs), self.num_classes))
         self._keep("offsets", _checked_offsets(self.offsets, len(self.inputs)))
@@ -68,7 +70,7 @@ class FederatedData:
         """p_i: which share of all samples each client holds."""
         return self.sizes / len(self.inputs)
 
-    def client(self, client: int) -> tuple[Inputs, Integers]:
+    def client(self, client: int) -> tuple[Samples, Integers]:
         """Return the inputs and labels of one client, as views."""
         if not 0 <= client < self.num_clients:
             raise IndexError(f"client must lie between 0 and {self.num_clients - 1}, got {client}")
@@ -87,9 +89,12 @@ class FederatedData:
         object.__setattr__(self, field, value)
 
 
-def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, ...]) -> Inputs:
+def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, ...], *, tokens: bool) -> Samples:
+    array: Samples
     try:
-        array = np.ascontiguousarray(values, dtype=np.float32).view()
+        array = _whole_numbers(field, values) if tokens else np.ascontiguousarray(values, dtype=np.float32).view()
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(name=field, rule="hold numbers", got=f"{error}") from None
     if np.ndim(values) != 2 or len(array) == 0 or array.shape[1] != math.prod(input_shape):

@@ -14,6 +14,7 @@ from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel
 
 BITS_OF_A_PARAMETER = 32
+NETWORKS = ("lenet5", "cnn", "lstm")  # as fedtempo.learning.networks makes them
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -72,12 +73,12 @@ def make_trainer(model: object, data: FederatedData, *, device: str = "cpu") -> 
         return LeNetTrainer(data)
     if hasattr(model, "train") and hasattr(model, "evaluate"):
         return model  # type: ignore[return-value]
-    if model != "lenet5" and not callable(model):
-        choices = "softmax, lenet5, a function that makes a torch module, or a trainer"
+    if model not in NETWORKS and not callable(model):
+        choices = f"softmax, {', '.join(NETWORKS)}, a function that makes a torch module, or a trainer"
         raise InputError(name="model", rule=f"be {choices}", got=repr(model))
     try:
-        from fedtempo.learning.models import LeNet5
+        from fedtempo.learning.networks import network_of
         from fedtempo.learning.torch_module import TorchTrainer
     except ModuleNotFoundError:
         raise MissingDependencyError("torch", "torch", "this model") from None
-    return TorchTrainer(data, model if callable(model) else lambda: LeNet5(data.num_classes), device=device)
+    return TorchTrainer(data, model if callable(model) else network_of(str(model), data), device=device)

@@ -20,7 +20,7 @@ RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that the
 class DataConfig:
     """Which data, and how clients share them."""
 
-    kind: Literal["synthetic", "mnist", "emnist"]
+    kind: Literal["synthetic", "mnist", "emnist", "fashion-mnist", "cifar10", "shakespeare"]
     clients: int  # N
     samples: int
     seed: int = 0  # of the draw and of the split
@@ -41,8 +41,8 @@ class DataConfig:
 class ModelConfig:
     """Which model, and where it is trained."""
 
-    kind: Literal["softmax", "lenet5"]
-    device: str = "cpu"  # lenet5: any that torch has
+    kind: Literal["softmax", "lenet5", "cnn", "lstm"]
+    device: str = "cpu"  # but for softmax: any that torch has
 
     def __post_init__(self) -> None:
         """Check that the model can be trained there."""
