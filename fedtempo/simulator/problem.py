@@ -26,6 +26,7 @@ from fedtempo.simulator.workers import LocalWorkers, Work
 BITS_OF_A_PARAMETER = 32
 FROM_FILE = "fedtempo.experiments.running.problem:problem_of_file"  # by name: nothing here knows of files
 DEPTH = 3  # of channels within channels, to which their settings are read
+NETWORKS = ("lenet5", "cnn", "lstm")  # as fedtempo.learning.networks makes them
 
 
 class Problem:
@@ -227,13 +228,13 @@ def make_trainer(
         return LeNetTrainer(data)
     if is_trainer:
         return model  # type: ignore[return-value]
-    if model != "lenet5" and not callable(model):
-        choices = "softmax, lenet5, a function that makes a torch module, or a trainer"
+    if model not in NETWORKS and not callable(model):
+        choices = f"softmax, {', '.join(NETWORKS)}, a function that makes a torch module, or a trainer"
         raise InputError(name="model", rule=f"be {choices}", got=repr(model))
     try:
-        from fedtempo.learning.models import LeNet5
+        from fedtempo.learning.networks import network_of
         from fedtempo.learning.torch_module import TorchTrainer
     except ModuleNotFoundError:
         raise MissingDependencyError("torch", "torch", "this model") from None
-    make = model if callable(model) else lambda: LeNet5(data.num_classes)
+    make = model if callable(model) else network_of(str(model), data)
     return TorchTrainer(data, make, device=device, **own)  # type: ignore[arg-type]

@@ -18,6 +18,9 @@ import pytest
 from fedtempo.checks import InputError
 from fedtempo.data import download, sources
 from fedtempo.data.idx import read_idx
+from fedtempo.data.images import load_cifar10, load_fashion_mnist
+from fedtempo.data.plays import read_roles
+from fedtempo.data.shakespeare import SHORTEST_TEXT
 from fedtempo.data.sources import SETS, fetch, find
 from support.idx_files import idx_content, write_idx
 
@@ -31,10 +34,12 @@ def places(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDTEMPO_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEDTEMPO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sources, "DEBIAN_FOLDER", tmp_path / "debian")
     for dataset in SETS:
         monkeypatch.setitem(SETS, dataset, replace(SETS[dataset], address=f"{NOWHERE}gzip.zip"))
     for name, content in CONTENT.items():
-        monkeypatch.setitem(sources.OFFICIAL_MD5, name, hashlib.md5(content).hexdigest())
+        for prefix in ("", "fashion-mnist/"):
+            monkeypatch.setitem(sources.OFFICIAL_MD5, prefix + name, hashlib.md5(content).hexdigest())
 
 
 def write_all(folder, dataset="mnist", ending=""):
@@ -76,8 +81,8 @@ def test_missing_data_says_which_command_fetches_it(tmp_path, monkeypatch):
     monkeypatch.delenv("FEDTEMPO_DATA")
     with pytest.raises(InputError, match=f"got no files in {tmp_path}/cache; run"):
         find("mnist")
-    for unknown in (find, fetch):
-        with pytest.raises(InputError, match="the data set must be one of mnist, emnist, got 'cifar'"):
+    for unknown, known in ((find, ""), (fetch, ", cifar10, shakespeare")):
+        with pytest.raises(InputError, match=f"must be one of mnist, emnist, fashion-mnist{known}, got 'cifar'"):
             unknown("cifar")
 
 
@@ -99,7 +104,8 @@ def server(tmp_path, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as running:
         threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         address = f"http://127.0.0.1:{running.server_port}/"
-        monkeypatch.setitem(SETS, "mnist", replace(SETS["mnist"], address=address))
+        for dataset in ("mnist", "fashion-mnist"):
+            monkeypatch.setitem(SETS, dataset, replace(SETS[dataset], address=address))
         monkeypatch.setitem(SETS, "emnist", replace(SETS["emnist"], address=f"{address}gzip.zip"))
         yield folder
         running.shutdown()
@@ -162,8 +168,12 @@ def test_a_bad_file_never_takes_its_place(tmp_path, server, content, said):
 
 def put_npm(tmp_path, body):
     """Put a program named npm on the PATH."""
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "npm"
+    put_program(tmp_path, "npm", body)
+
+
+def put_program(tmp_path, name, body):
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    program = tmp_path / "bin" / name
     program.write_text(f"#!{sys.executable}\nimport shutil, sys, time\n{body}\n")
     program.chmod(0o755)
 
@@ -287,3 +297,112 @@ def test_the_real_mnist_can_be_fetched(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDTEMPO_CACHE", str(tmp_path / "cache"))
     for path in sorted(fetch("mnist").iterdir()):
         assert hashlib.md5(path.read_bytes()).hexdigest() == sources.OFFICIAL_MD5[path.name]
+
+
+def test_what_an_interrupted_download_left_is_not_fetched_again(tmp_path, server):
+    serve_mnist(server)
+    last = server / "t10k-labels-idx1-ubyte.gz"
+    last.rename(server / "away")
+    with pytest.raises(ConnectionError, match="status 404"):
+        fetch("mnist")
+    for path in server.glob("*.gz"):
+        path.unlink()
+    (server / "away").rename(last)
+    fetch("mnist")
+    assert len(find("mnist")) == 4
+
+
+@pytest.mark.parametrize("folder", ["data/fashion-mnist", "data/FashionMNIST/raw", "cache/fashion-mnist", "debian"])
+def test_fashion_mnist_has_a_folder_of_its_own(tmp_path, folder):
+    write_all(tmp_path / "data")  # MNIST, whose files have the same names
+    with pytest.raises(sources.NoFilesError, match=r"Fashion-MNIST must be on this machine, .* fetch fashion-mnist"):
+        find("fashion-mnist")
+    where = tmp_path / folder / "fashion-mnist" if folder == "debian" else tmp_path / folder
+    write_all(where, "fashion-mnist", ".gz")
+    assert {path.parent for path in find("fashion-mnist")} == {where}
+    assert find("mnist")[0].parent == tmp_path / "data"
+
+
+def test_fashion_mnist_comes_from_its_address(tmp_path, server):
+    serve_mnist(server)
+    assert fetch("fashion-mnist") == tmp_path / "cache" / "fashion-mnist"
+    for path in find("fashion-mnist"):
+        assert path.read_bytes() == CONTENT[path.name]
+
+
+def put_apt(tmp_path, content, member="./usr/share/datasets/fashion-mnist/{}.gz"):
+    """Put programs on the PATH that download and open a Debian package."""
+    package = tmp_path / "package.tar"
+    with tarfile.open(package, "w") as archive:
+        for name, file_content in content.items():
+            info = tarfile.TarInfo(member.format(name))
+            info.size = len(file_content)
+            archive.addfile(info, io.BytesIO(file_content))
+    put_program(
+        tmp_path, "apt-get", f"assert sys.argv[1:3] == ['download', '{sources.DEBIAN_PACKAGE}']\nopen('x.deb', 'w')"
+    )
+    put_program(tmp_path, "dpkg-deb", f"sys.stdout.buffer.write(open({str(package)!r}, 'rb').read())")
+
+
+def test_where_the_address_cannot_be_reached_fashion_mnist_comes_from_debian(tmp_path):
+    put_apt(tmp_path, {name: gzip.compress(content) for name, content in CONTENT.items()})
+    fetch("fashion-mnist")
+    for path in find("fashion-mnist"):
+        assert path.read_bytes() == CONTENT[path.name]
+    assert files_in(tmp_path / "cache") == sorted(f"fashion-mnist/{name}" for name in CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({}, "a damaged package dataset-fashion-mnist from apt-get"),
+        (
+            {"train-images-idx3-ubyte": gzip.compress(b"other")},
+            "fashion-mnist/train-images-idx3-ubyte must have the MD5",
+        ),
+        ({"train-images-idx3-ubyte": gzip.compress(b"cut off" * 99)[:-9]}, "a damaged train-images-idx3-ubyte.gz"),
+    ],
+    ids=["missing", "other", "cut off"],
+)
+def test_a_bad_debian_package_is_reported_in_one_sentence(tmp_path, content, said):
+    put_apt(tmp_path, content)
+    with pytest.raises(ConnectionError, match=f"then {said}") as caught:
+        fetch("fashion-mnist")
+    assert "\n" not in caught.value.strerror
+    assert caught.value.strerror.endswith(
+        "or put its idx files into a folder fashion-mnist and set FEDTEMPO_DATA to the folder that holds it"
+    )
+    assert files_in(tmp_path / "cache") == []
+
+
+def test_without_apt_that_is_said(tmp_path):
+    with pytest.raises(ConnectionError, match=f"no connection from {NOWHERE}.*, then no apt-get on the PATH; or put"):
+        fetch("fashion-mnist")
+
+
+NETWORK = pytest.mark.skipif(
+    os.environ.get("FEDTEMPO_NETWORK") != "1", reason="downloads 180 MB; set FEDTEMPO_NETWORK=1 to run it"
+)
+
+
+@NETWORK
+@pytest.mark.parametrize("dataset", ["fashion-mnist", "cifar10", "shakespeare"])
+def test_the_real_sets_can_be_fetched(tmp_path, monkeypatch, dataset):
+    monkeypatch.undo()
+    monkeypatch.setenv("FEDTEMPO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("FEDTEMPO_DATA", raising=False)
+    assert sources.ORIGINS[dataset].is_unharmed(fetch(dataset))
+    if dataset == "shakespeare":
+        roles, official = read_roles()
+        assert official
+        assert sum(len(role.text) >= SHORTEST_TEXT for role in roles) == 801
+        return
+    images = {"cifar10": load_cifar10, "fashion-mnist": load_fashion_mnist}[dataset]()
+    each = len(images.train_labels) // 10, len(images.test_labels) // 10
+    assert each == ((5_000, 1_000) if dataset == "cifar10" else (6_000, 1_000))
+    assert (np.bincount(images.train_labels) == each[0]).all()
+    assert (np.bincount(images.test_labels) == each[1]).all()
+    if dataset == "cifar10":
+        colours = images.train_images.swapaxes(0, 1).reshape(3, -1) / np.float32(255)
+        np.testing.assert_allclose(colours.mean(axis=1, dtype=np.float64), [0.4914, 0.4822, 0.4465], atol=5e-5)
+        np.testing.assert_allclose(colours.std(axis=1, dtype=np.float64), [0.2470, 0.2435, 0.2616], atol=5e-5)

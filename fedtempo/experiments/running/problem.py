@@ -101,10 +101,14 @@ def _data(config: DataConfig, contents: tuple[object, ...]) -> FederatedData:
             num_samples=config.samples,
             seed=config.seed,
         )
+    if config.kind == "shakespeare":
+        from fedtempo.data.shakespeare import shakespeare_data
+
+        return shakespeare_data(num_clients=config.clients, num_samples=config.samples, seed=config.seed)
     from fedtempo.data.images import image_data
 
     return image_data(
-        dataset="mnist" if config.kind == "mnist" else "emnist-letters-or-mnist",
+        dataset="emnist-letters-or-mnist" if config.kind == "emnist" else config.kind,
         num_clients=config.clients,
         num_samples=config.samples,
         classes=config.classes,

@@ -18,7 +18,14 @@ MOST_DRAWN = 10_000_000  # clients of one round: more are a slip of the pen, and
 RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
 
 
-SETS = ("synthetic", "mnist", "emnist")  # data that need no file of the user's own
+SETS = (
+    "synthetic",
+    "mnist",
+    "emnist",
+    "fashion-mnist",
+    "cifar10",
+    "shakespeare",
+)  # data that need no file of the user's own
 COLUMNS = ("label", "inputs", "client")
 KIND_WORDS = f"one of {', '.join(SETS)}, arrays, or a function as package.module:function"
 DataKind: TypeAlias = Annotated[
@@ -89,8 +96,8 @@ class DataConfig:
 class ModelConfig:
     """Which model, and where it is trained."""
 
-    kind: Literal["softmax", "lenet5"]
-    device: str = "cpu"  # lenet5: any that torch has
+    kind: Literal["softmax", "lenet5", "cnn", "lstm"]
+    device: str = "cpu"  # but for softmax: any that torch has
 
     def __post_init__(self) -> None:
         """Check that the model can be trained there."""

@@ -3,6 +3,7 @@
 Where there is no such file, a bare name is that of a configuration of the package.
 """
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +23,8 @@ from fedtempo.experiments.settings.decode import SettingsTable, checked_table, m
 from fedtempo.experiments.settings.shipped import find_config
 from fedtempo.own_code import is_reference, located
 
+EITHER_OR = (("compute", "compute_scores"), ("upload", "uplink_mbps"))  # of [times]
+
 
 def load_experiment(
     path: Path | str,
@@ -32,10 +35,11 @@ def load_experiment(
 ) -> FileExperiment:
     """Return the experiment of a file under a preset.
 
-    The file itself is the preset ``paper``; each table [presets.X] lies over it. ``over`` lies over both, except that
+    The file itself is the preset ``paper``; each table [presets.X] lies over it, and replaces what cannot stand beside
+    its own: ``compute_scores`` replaces ``compute``, traces replace upload times. ``over`` lies over both, except that
     new targets replace all old ones, and new limits all old limits. ``assignments`` lie over all of these, and over
     what policies have of their own (``parse_assignments``). Files that the experiment names are looked for beside its
-    own file first, then where the command was given; its table keeps them as they were written.
+    own file first, then where the command was given, then in $FEDTEMPO_DATA; its table keeps them as they were written.
     """
     table = _read_table(path)
     try:
@@ -86,7 +90,19 @@ def _under_preset(table: dict[str, object], preset: str) -> dict[str, object]:
     if preset not in presets:
         raise InputError("preset", "be a known preset", repr(preset), near_miss(preset, presets))
     over = checked_table(f"presets.{preset}", presets[preset])
-    return merged(with_current_names(table), with_current_names(over))
+    return merged(_without_replaced(with_current_names(table), over), with_current_names(over))
+
+
+def _without_replaced(table: dict[str, object], over: SettingsTable) -> dict[str, object]:
+    """Return a table without the times that a preset gives in another way."""
+    times, asked, channel = (part.get(name) for part, name in ((table, "times"), (over, "times"), (over, "channel")))
+    if not isinstance(times, Mapping):
+        return table
+    given = set(asked) if isinstance(asked, Mapping) else set()
+    replaced = {name for pair in EITHER_OR for name in pair if given & set(pair)} - given
+    if isinstance(channel, Mapping) and channel.get("kind") == "traces":
+        replaced |= {"upload", "uplink_mbps"}
+    return {**table, "times": {name: value for name, value in times.items() if name not in replaced}}
 
 
 def with_changes(table: SettingsTable, over: SettingsTable) -> dict[str, object]:
@@ -102,9 +118,10 @@ def _with_paths(experiment: FileExperiment, path: Path) -> FileExperiment:
     """Return an experiment that knows its file, and where the files are that it names."""
 
     def beside(name: str) -> str:
-        near = path.parent / name
-        found = near if near.exists() else Path(name)
-        return str(found.absolute()) if found.exists() else name  # found from other folders too, where workers may be
+        own = os.environ.get("FEDTEMPO_DATA")
+        candidates = [path.parent / name, Path(name), *([Path(own) / name] if own else [])]
+        found = next((candidate for candidate in candidates if candidate.exists()), None)
+        return name if found is None else str(found.absolute())  # found from other folders too, where workers may be
 
     data, times, channel = experiment.data, experiment.times, experiment.channel
     if data.file is not None:

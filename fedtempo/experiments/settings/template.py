@@ -5,7 +5,7 @@ TEMPLATE = """\
 name = "My experiment"
 
 [data]
-kind = "synthetic" # or "mnist", "emnist" (fedtempo fetch mnist downloads it)
+kind = "synthetic" # or "mnist", "emnist", "fashion-mnist", "cifar10", "shakespeare" (fedtempo fetch mnist downloads it)
 # kind = "arrays" # your own: file = "data.npz" with inputs and labels, or a function, kind = "my_module:function"
 clients = 100
 samples = 20509
@@ -17,7 +17,7 @@ beta = 1.0 # synthetic: how much the clients' inputs differ
 # concentration = 0.5 # of the Dirichlet split
 
 [model]
-kind = "softmax" # or "lenet5", for images of 28 × 28
+kind = "softmax" # or "lenet5", for images of 28 × 28; "cnn", "lstm" (docs/simulation.md)
 
 [times] # of the clients, in seconds; kinds: constant, uniform, exponential, lognormal
 compute = { kind = "exponential", mean = 1.0 } # for all local steps of a round

@@ -105,6 +105,46 @@ def test_the_setups_are_those_of_the_paper(setup, preset):
     assert for_policy(experiment, "uniform")[1].get("replacement", True) == (preset != "authors-code")
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "model"),
+    [("fashion", "fashion-mnist", "lenet5"), ("cifar10", "cifar10", "cnn"), ("shakespeare", "shakespeare", "lstm")],
+)
+def test_each_data_set_has_a_configuration_with_the_times_of_setup_3_and_one_with_phones(
+    tmp_path, monkeypatch, name, kind, model
+):
+    path = ROOT / "configs" / f"{name}.toml"
+    experiment = load_experiment(path)
+    assert (experiment.data.kind, experiment.model.kind) == (kind, model)
+    assert experiment.times == load_experiment(ROOT / "configs" / "setup3.toml").times
+    assert experiment.stop.target_loss is not None
+    (tmp_path / "traces").mkdir()
+    for file in ("benchmark2score.json", "ATT-LTE-driving.up"):
+        (tmp_path / "traces" / file).touch()
+    monkeypatch.setenv("FEDTEMPO_DATA", str(tmp_path))
+    phones = load_experiment(path, "phones")
+    assert phones.times.compute is None
+    assert phones.times.upload is None
+    assert phones.times.compute_scores == str(tmp_path / "traces" / "benchmark2score.json")
+    assert phones.channel.traces[0] == str(tmp_path / "traces" / "ATT-LTE-driving.up")
+    assert phones.channel.traces[1] == "traces/TMobile-UMTS-driving.up", "nobody has it here"
+
+
+@pytest.mark.parametrize(
+    ("preset", "times"),
+    [
+        ('[times]\ncompute_scores = "phones.json"', {"compute_scores", "upload"}),
+        ('[times]\nuplink_mbps = { kind = "constant", value = 3 }', {"compute", "uplink_mbps"}),
+        ('[channel]\nkind = "traces"\ntraces = ["lte.up"]', {"compute"}),
+        ("[training]\nbatch_size = 3", {"compute", "upload"}),
+    ],
+)
+def test_a_preset_replaces_times_that_it_gives_in_another_way(config, preset, times):
+    config.write_text(SMALL + preset.replace("[", "[presets.other.", 1))
+    experiment = load_experiment(config, "other")
+    given = {name for name in ("compute", "compute_scores", "upload", "uplink_mbps") if getattr(experiment.times, name)}
+    assert given == times
+
+
 def test_presets_and_limits_that_are_no_tables_are_refused(config, tmp_path, capsys):
     whole = SMALL[: SMALL.index("[presets")]
     for text, more, said in (
