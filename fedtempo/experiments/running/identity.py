@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from fedtempo.experiments.settings.config import (
     DataConfig,
     Experiment,
     FileExperiment,
+    ModelConfig,
     for_policy,
     make_experiment,
 )
@@ -28,6 +29,7 @@ from fedtempo.policies.registry import source_of
 HASH_LENGTH = 10
 STEP_SETTINGS = ("clip_norm", "local_schedule", "proximal")  # of training, which came last
 LATER_SETTINGS = ("evaluate_growth", *STEP_SETTINGS)
+LATER_OF_MODEL = ("loss", "metric", "optimiser")
 LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "test", "name", "options")
 
 
@@ -40,8 +42,9 @@ def settings_of(experiment: Experiment, training: TrainingSettings, options: Set
         sections = {"problem": experiment.problem.description, "stop": asdict(experiment.stop)}
     else:
         sections = {name: asdict(getattr(experiment, name)) for name in ("data", "model", "times", "channel", "stop")}
-        data = sections["data"].items()
-        sections["data"] = {name: value for name, value in data if value or name not in LATER_OF_DATA}
+        for section, later in (("data", LATER_OF_DATA), ("model", LATER_OF_MODEL)):
+            settings = sections[section].items()
+            sections[section] = {name: value for name, value in settings if value or name not in later}
     used = used_settings(training, LATER_SETTINGS)
     return {"name": None, "preset": None, **sections, "training": used, "policy": dict(options)}
 
@@ -59,6 +62,8 @@ def file_digests(experiment: Experiment) -> dict[str, dict[str, object]]:
         return found
     if own := data_digests(experiment.data):
         found["data"] = own
+    if learning := model_digests(experiment.model):
+        found["model"] = learning
     if experiment.times.compute_scores is not None:
         found["times"] = {"compute_scores": digest_of(experiment.times.compute_scores)}
     if experiment.channel.kind == "traces":
@@ -71,9 +76,21 @@ def data_digests(config: DataConfig) -> dict[str, object]:
     found: dict[str, object] = {}
     if config.file is not None:
         found["file"] = digest_of(config.file)
-    if is_reference(config.kind) and (source := source_file(config.kind)) is not None:
-        found["kind"] = f"{digest_of(str(source))}:{config.kind.rpartition(':')[2]}"
-    return found
+    return found | _code_digests({"kind": config.kind})
+
+
+def model_digests(config: ModelConfig) -> dict[str, object]:
+    """Return what the modules hold that define a model of somebody's own; {} where there is none."""
+    return _code_digests({name: getattr(config, name) or "" for name in ("kind", *LATER_OF_MODEL)})
+
+
+def _code_digests(references: Mapping[str, str]) -> dict[str, object]:
+    sources = {name: source_file(one) for name, one in references.items() if is_reference(one)}
+    return {
+        name: f"{digest_of(str(source))}:{references[name].rpartition(':')[2]}"
+        for name, source in sources.items()
+        if source is not None
+    }
 
 
 def data_contents(config: DataConfig) -> tuple[object, ...]:

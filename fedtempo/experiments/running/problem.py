@@ -3,12 +3,13 @@
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.experiments.running.identity import data_contents, digest_of
+from fedtempo.experiments.running.identity import data_contents, digest_of, model_digests
 from fedtempo.experiments.running.own_data import data_of_file, data_of_function
 from fedtempo.experiments.settings.config import (
     ChannelConfig,
@@ -22,6 +23,7 @@ from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.fleet import Fleet
 from fedtempo.learning.trainer import Trainer
+from fedtempo.own_code import is_reference, load_reference
 from fedtempo.randomness import stream
 from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import Channel, StaticChannel, TraceChannel, UnknownTimes
@@ -44,7 +46,8 @@ def problem_of(experiment: Experiment, *, model_bits: float | None = None) -> Pr
     names = [] if times.compute_scores is None else [times.compute_scores]
     names += channel.traces if channel.kind == "traces" else ()
     # Files may change while this process runs.
-    contents = (*data_contents(experiment.data), *map(digest_of, names))
+    own = *data_contents(experiment.data), *model_digests(experiment.model).values()
+    contents = (*own, *map(digest_of, names))
     return _problem(experiment.data, experiment.model, times, channel, contents, model_bits)
 
 
@@ -108,7 +111,7 @@ def _data(config: DataConfig, contents: tuple[object, ...]) -> FederatedData:
     from fedtempo.data.images import image_data
 
     return image_data(
-        dataset="emnist-letters-or-mnist" if config.kind == "emnist" else config.kind,
+        dataset="emnist-letters-or-mnist" if config.kind == "emnist" else config.kind,  # type: ignore[arg-type]
         num_clients=config.clients,
         num_samples=config.samples,
         classes=config.classes,
@@ -122,17 +125,23 @@ def _data(config: DataConfig, contents: tuple[object, ...]) -> FederatedData:
 
 def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:
     """Return the trainer of an experiment; runs in one process share it."""
-    return _trainer(model, data, data_contents(data))
+    return _trainer(model, data, (*data_contents(data), *model_digests(model).values()))
 
 
 @cache
 def _trainer(model: ModelConfig, data: DataConfig, contents: tuple[object, ...]) -> Trainer:
     try:
-        return make_trainer(model.kind, load_data(data), device=model.device)
+        made_of: dict[str, Any] = {name: _own(name, getattr(model, name)) for name in ("loss", "metric", "optimiser")}
+        return make_trainer(_own("kind", model.kind), load_data(data), device=model.device, **made_of)
     except InputError as error:
         if error.name != "device":
             raise
         raise InputError("model.device", error.rule, error.got, error.remedy) from None
+
+
+def _own(setting: str, value: str | None) -> object:
+    """Return what a setting of the model names: itself, or what somebody has defined."""
+    return load_reference(f"model.{setting}", value) if value is not None and is_reference(value) else value
 
 
 def _fleet_and_channel(

@@ -18,18 +18,16 @@ MOST_DRAWN = 10_000_000  # clients of one round: more are a slip of the pen, and
 RENAMED = {"channel": {"told": "times_known"}}  # settings by the names that they had until 0.1, which are still taken
 
 
-SETS = (
-    "synthetic",
-    "mnist",
-    "emnist",
-    "fashion-mnist",
-    "cifar10",
-    "shakespeare",
-)  # data that need no file of the user's own
+SETS = ("synthetic", "mnist", "emnist", "fashion-mnist", "cifar10", "shakespeare")  # that need no file of one's own
 COLUMNS = ("label", "inputs", "client")
 KIND_WORDS = f"one of {', '.join(SETS)}, arrays, or a function as package.module:function"
 DataKind: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=f"^({'|'.join(SETS)}|arrays|.+:[A-Za-z_][A-Za-z0-9_]*)$", description=KIND_WORDS)
+]
+MODELS = ("softmax", "lenet5", "cnn", "lstm")
+MODEL_WORDS = f"one of {', '.join(MODELS)}, or a function that makes a torch module, as package.module:function"
+ModelKind: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=f"^({'|'.join(MODELS)}|.+:[A-Za-z_][A-Za-z0-9_]*)$", description=MODEL_WORDS)
 ]
 Split: TypeAlias = Literal["classes", "dirichlet", "iid", "quantity"]
 
@@ -94,10 +92,13 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """Which model, and where it is trained."""
+    """Which model, where it is trained, and how a network learns (docs/models.md)."""
 
-    kind: Literal["softmax", "lenet5", "cnn", "lstm"]
+    kind: ModelKind
     device: str = "cpu"  # but for softmax: any that torch has
+    loss: str | None = None  # package.module:function; None: cross-entropy
+    metric: str | None = None  # likewise; None: accuracy
+    optimiser: str | None = None  # likewise, or a name in torch.optim; None: plain SGD
 
     def __post_init__(self) -> None:
         """Check that the model can be trained there."""

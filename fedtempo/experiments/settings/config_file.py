@@ -128,7 +128,10 @@ def _with_paths(experiment: FileExperiment, path: Path) -> FileExperiment:
         data = replace(data, file=beside(data.file))
     if is_reference(data.kind):
         data = replace(data, kind=located(data.kind, (path.parent, Path())))
+    names = {name: getattr(experiment.model, name) for name in ("kind", "loss", "metric", "optimiser")}
+    own = {name: located(one, (path.parent, Path())) for name, one in names.items() if one and is_reference(one)}
     if times.compute_scores is not None:
         times = replace(times, compute_scores=beside(times.compute_scores))
     channel = replace(channel, traces=tuple(map(beside, channel.traces)))
-    return replace(experiment, data=data, times=times, channel=channel, path=path)
+    model = replace(experiment.model, **own)
+    return replace(experiment, data=data, model=model, times=times, channel=channel, path=path)

@@ -120,6 +120,9 @@ class TestbedRequest:
 
 def _with_places(experiment: FileExperiment) -> dict[str, object]:
     """Return the table of an experiment with the places of the data's own files, which nodes find from anywhere."""
-    own = {name: getattr(experiment.data, name) for name in ("kind", "file")}
-    places = {name: place for name, place in own.items() if place is not None}
-    return merged(experiment.table, {"data": places})
+    own = {"data": ("kind", "file"), "model": ("kind", "loss", "metric", "optimiser")}
+    places = {
+        section: {name: place for name in names if (place := getattr(getattr(experiment, section), name)) is not None}
+        for section, names in own.items()
+    }
+    return merged(experiment.table, places)
