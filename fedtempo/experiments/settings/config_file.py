@@ -35,7 +35,7 @@ def has_preset(path: Path | str, preset: str) -> bool:
 
 def _read_table(path: Path | str) -> dict[str, object]:
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
             name=path, rule="be a configuration file", got="no such file", remedy="fedtempo init writes one"
@@ -44,6 +44,9 @@ def _read_table(path: Path | str) -> dict[str, object]:
         raise InputError(name=path, rule="be a readable text file", got=f"{error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(name=path, rule="be TOML", got=f"{error}") from None
+    if not table:
+        raise InputError(path, "hold an experiment", "an empty file", "fedtempo init writes one to start from")
+    return table
 
 
 def _under_preset(table: dict[str, object], preset: str) -> dict[str, object]:

@@ -152,3 +152,11 @@ def test_a_setting_is_known_by_its_former_name_too(config):
     config.write_text(SMALL + "[channel]\ntold = false\ntimes_known = true\n")
     with pytest.raises(InputError, match=r"channel.told must not be given beside channel.times_known"):
         load_experiment(config)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n"])
+def test_an_empty_file_is_called_empty(config, capsys, text):
+    config.write_text(text)
+    assert command("run", config, "--policy", "uniform") == 2
+    said = f"{config} must hold an experiment, got an empty file; fedtempo init writes one to start from"
+    assert capsys.readouterr().err == f"fedtempo: {said}\n"
