@@ -106,6 +106,21 @@ def test_ctrl_c_in_a_grid_says_how_far_it_is_and_where(config, tmp_path, monkeyp
     )
 
 
+def test_ctrl_c_before_any_run_names_no_folder(config, tmp_path, monkeypatch, capsys):
+    def interrupted(runs, jobs, show_end):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedtempo.experiments.running.grid.run_here", interrupted)
+    assert command("compare", config, "--policies", "uniform", "-o", tmp_path / "runs") == 130
+    assert capsys.readouterr().err == "fedtempo: interrupted; no run had begun; the same command starts them\n"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_misspelt_command_is_asked_about_once(capsys):
+    assert command("plam") == 2
+    assert capsys.readouterr().err == "fedtempo: No such command 'plam'. Did you mean 'plan'?\n"
+
+
 def test_ctrl_c_at_the_very_end_is_one_sentence_too(monkeypatch, capsys):
     def interrupted():
         raise KeyboardInterrupt
