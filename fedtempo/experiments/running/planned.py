@@ -9,7 +9,7 @@ from fedtempo.checks import InputError
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.identity import file_digests, folder_name, settings_of
-from fedtempo.experiments.running.problem import load_data
+from fedtempo.experiments.running.problem import in_data_table, load_data
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.experiments.settings.config import DataConfig, Experiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
@@ -99,7 +99,10 @@ def make_header(
 
     ``table``: the configuration where it is not the experiment's; ``files``: what its files hold, where it is known.
     """
-    name, checksum, samples = _facts_of(experiment.data)
+    try:
+        name, checksum, samples = _facts_of(experiment.data)
+    except InputError as error:
+        raise in_data_table(error, experiment) from None
     return Header(
         format=FORMAT,
         experiment=experiment.name,
