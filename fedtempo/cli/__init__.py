@@ -20,6 +20,7 @@ from fedtempo.cli.runs import compare, run
 from fedtempo.cli.start import fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
 from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, Interrupted, fail, spelling
+from fedtempo.files import FULL
 
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 ASKED_ONCE = re.compile(r"(\. Did you mean .*?\?).*")  # typer asks, and click since 8.5 too
@@ -120,7 +121,8 @@ def _explain(error: BaseException) -> int:
         return fail(ASKED_ONCE.sub(r"\1", error.format_message()), BAD_INPUT)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        return fail(f"{where}{error.strerror}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
+        remedy = "; once there is room, the same command goes on" if error.errno in FULL else ""
+        return fail(f"{where}{error.strerror}{remedy}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
     if isinstance(error, ArithmeticError):
         return fail(str(error), FAILED)
     raise error
