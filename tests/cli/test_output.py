@@ -31,6 +31,24 @@ def test_an_output_must_end_as_such_files_do(config, tmp_path, capsys, option, n
     assert not (tmp_path / "runs-of-it").exists(), "nothing was run"
 
 
+@pytest.mark.parametrize("option", ["--report", "--json"])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_output_into_a_folder_that_is_not_to_be_written_is_refused_first(
+    config, tmp_path, monkeypatch, capsys, option, there
+):
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    path = folder / ("page.html" if option == "--report" else "runs.json")
+    if there:
+        path.touch()
+    allowed = os.access  # who runs the tests may be one that nothing is closed to
+    monkeypatch.setattr("os.access", lambda place, mode: place != folder and allowed(place, mode))
+    assert command("compare", config, "--policies", "uniform", "-o", tmp_path / "runs-of-it", option, path) == 2
+    said = f"{path} must lie in a folder that can be written to, got {folder}; choose another folder"
+    assert capsys.readouterr().err == f"fedtempo: {said}\n"
+    assert not (tmp_path / "runs-of-it").exists(), "nothing was run"
+
+
 def test_a_report_goes_to_an_html_file_alone(tmp_path, capsys):
     (tmp_path / "README.md").write_text("mine")
     assert command("report", tmp_path, "-o", tmp_path / "README.md") == 2
