@@ -1,5 +1,10 @@
 """fedtempo: who trains, how often and with what bandwidth, so that federated learning ends soonest."""
 
+from fedtempo import startup
+
+if startup.is_command():
+    startup.end_on_ctrl_c()  # before the imports, which take a second
+
 from importlib import import_module
 from typing import Any
 

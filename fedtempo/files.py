@@ -1,6 +1,7 @@
 """Files: output that appears whole or not at all, and one sentence for input that cannot be read."""
 
 import csv
+import errno
 import itertools
 import os
 import shutil
@@ -16,6 +17,7 @@ try:
 except ModuleNotFoundError:  # Windows has other locks; there, nothing keeps two processes apart
     fcntl = None  # type: ignore[assignment]
 
+FULL = (errno.ENOSPC, errno.EDQUOT)  # what systems call a full disk
 _numbers = itertools.count()
 
 
@@ -39,7 +41,7 @@ def whole_files(*targets: tuple[Path | str, str]) -> Iterator[list[IO[Any]]]:
         raise InputError(name="output files", rule="differ from each other", got=f"{places[0]} more than once")
     written: list[tuple[Path, Path]] = []
     try:
-        with ExitStack() as streams:
+        with naming_full_disks(*(path for path, _ in targets)), ExitStack() as streams:
             opened = []
             for (path, mode), place in zip(targets, places, strict=True):
                 direct = place.exists() and not place.is_file()
@@ -60,6 +62,17 @@ def whole_files(*targets: tuple[Path | str, str]) -> Iterator[list[IO[Any]]]:
     finally:
         for neighbour, _ in written:
             neighbour.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming_full_disks(*paths: Path | str) -> Iterator[None]:
+    """Let the error of a full disk say what could not be written, which the system says of opening a file alone."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        raise type(error)(error.errno, error.strerror, ", ".join(map(str, paths))) from None
 
 
 @contextmanager

@@ -103,9 +103,12 @@ def _check_header(header: list[str]) -> None:
             )
     for column in ("data_share", "compute_time", "upload_time"):
         if column not in header and INSTEAD.get(column) not in header:
-            choices = " or ".join(filter(None, (column, INSTEAD.get(column))))
+            choices = [column, INSTEAD[column]] if column in INSTEAD else [column]
             raise InputError(
-                name=f"a column {choices}", rule="be there", got=f"{', '.join(header)}{_nearest(column, header)}"
+                name=f"a column {' or '.join(choices)}",
+                rule="be there",
+                got=", ".join(header),
+                remedy=_nearest(choices, header),
             )
     ignored = [column for column in header if column and column not in (*KNOWN, *PLANNED)]
     for column in ignored:
@@ -118,9 +121,13 @@ def _check_header(header: list[str]) -> None:
         warnings.warn(f"columns not used: {', '.join(ignored)}", FleetNotice, stacklevel=4)
 
 
-def _nearest(column: str, header: list[str]) -> str:
-    near = difflib.get_close_matches(column, header, n=1, cutoff=0.7)
-    return f"; is {near[0]!r} meant to be {column!r}?" if near else ""
+def _nearest(choices: list[str], header: list[str]) -> str:
+    """Ask whether a column that is not known was meant to be one of those that are missing."""
+    unknown = [column for column in header if column not in KNOWN]
+    for column in choices:
+        if near := difflib.get_close_matches(column, unknown, n=1, cutoff=0.7):
+            return f"is {near[0]!r} meant to be {column!r}?"
+    return ""
 
 
 def _chunks(rows: Iterator[list[str]], header: list[str]) -> Iterator[tuple[list[int], list[tuple[str, ...]]]]:

@@ -1,5 +1,6 @@
 """What the documentation shows, runs."""
 
+import json
 import re
 import shlex
 import shutil
@@ -87,19 +88,28 @@ def rows_of(text: str) -> list[list[str]]:
     return [row for row in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines) if len(row) == 8]
 
 
+# The loss at which uniform sampling ends under seed 0 where the table of the demo was made. Another processor rounds
+# otherwise, which training amplifies: the figures of the table can then be asked for roughly alone.
+LOSS_OF_THE_DEMO = 0.998816230466978
+
+
 @pytest.mark.slow
 def test_the_table_of_the_demo_is_what_it_prints(capsys, monkeypatch, tmp_path):
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     command = re.search(r"\$\(BIN\)/fedtempo (compare .*?) -o ", text)[1]
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit):
-        main([*shlex.split(command), "-o", str(tmp_path)])
+        main([*shlex.split(command), "-o", str(tmp_path / "runs"), "--json", str(tmp_path / "runs.json")])
     printed = rows_of(capsys.readouterr().out)
     first = next(row for row in rows_of((ROOT / "README.md").read_text()) if row[0] == "policy")
     assert first == printed[0]
     readme = {row[0]: row for row in rows_of((ROOT / "README.md").read_text())}
     assert len(printed) == 6
-    for row in printed[1:]:  # another processor rounds otherwise, and training amplifies that
+    outcomes = json.loads((tmp_path / "runs.json").read_text())
+    (loss,) = (run["final_loss"] for run in outcomes if (run["policy"], run["seed"]) == ("uniform", 0))
+    for row in printed[1:]:
+        if loss == LOSS_OF_THE_DEMO:
+            assert row == readme[row[0]], "the table is stale: copy what make demo prints"
         ours, theirs = (float(cells[1].split(" ±")[0].replace(",", "")) for cells in (row, readme[row[0]]))
         assert ours == pytest.approx(theirs, rel=0.3)
 

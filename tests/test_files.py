@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fedtempo.checks import InputError
-from fedtempo.files import whole_file, whole_files
+from fedtempo.files import naming_full_disks, whole_file, whole_files
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
@@ -89,9 +89,20 @@ def test_several_files_appear_together_or_not_at_all(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device to try")
 def test_if_one_disk_is_full_no_file_appears(tmp_path):
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'a'}, /dev/full'"):
         write_two(tmp_path / "a", "/dev/full")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_is_named_and_other_errors_stay_as_they_are():
+    for given, named in (
+        (OSError(28, "full"), "out"),
+        (OSError(28, "full", "other"), "other"),
+        (OSError(5, "io"), None),
+    ):
+        with pytest.raises(OSError, match=given.strerror) as raised, naming_full_disks("out"):
+            raise given
+        assert raised.value.filename == named
 
 
 def write_two(*paths):

@@ -65,6 +65,8 @@ HEADER = "name,data_share,gradient_bound,compute_time,upload_time\n"
         ("data_share,upload_time\n1,1\n", "a column compute_time must be there"),
         ("data_share,compute_time\n1,1\n", "a column upload_time or uplink_mbps must be there"),
         ("data_share,compute_tme,upload_time\n1,1,1\n", "is 'compute_tme' meant to be 'compute_time'"),
+        ("samples,compute_time,uplink_mbsp\n1,1,1\n", "; is 'uplink_mbsp' meant to be 'uplink_mbps'?"),
+        ("sample,compute_time,upload_time\n1,1,1\n", "; is 'sample' meant to be 'samples'?"),
         ("data_share,compute_time,upload_time,gradient_bond\n1,1,1,1\n", "did you mean 'gradient_bound'"),
         ("data_share,samples,compute_time,upload_time\n1,1,1,1\n", "both data_share and samples"),
         ("data_share,data_share,compute_time,upload_time\n1,1,1,1\n", "'data_share' more than once"),

@@ -2,6 +2,7 @@
 
 import atexit
 import inspect
+import re
 import signal
 import sys
 from typing import Annotated, Any, get_type_hints
@@ -20,8 +21,10 @@ from fedtempo.cli.split import split
 from fedtempo.cli.start import check_policy, fetch, init, policies
 from fedtempo.cli.studies import leaderboard, reproduce, tune
 from fedtempo.cli.terminal import BAD_INPUT, FAILED, INTERRUPTED, Interrupted, fail, spelling
+from fedtempo.files import FULL
 
 WRONG_PATH = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+ASKED_ONCE = re.compile(r"(\. Did you mean .*?\?).*")  # typer asks, and click since 8.5 too
 
 app = typer.Typer(
     add_completion=False,
@@ -116,10 +119,11 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, (typer.Abort, KeyboardInterrupt)):
         return fail("interrupted; a run goes on when the same command is given again", INTERRUPTED)
     if hasattr(error, "format_message"):  # an error of the command line itself, whichever click typer brings
-        return fail(error.format_message(), BAD_INPUT)
+        return fail(ASKED_ONCE.sub(r"\1", error.format_message()), BAD_INPUT)
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        return fail(f"{where}{error.strerror}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
+        remedy = "; once there is room, the same command goes on" if error.errno in FULL else ""
+        return fail(f"{where}{error.strerror}{remedy}", BAD_INPUT if isinstance(error, WRONG_PATH) else FAILED)
     if isinstance(error, ArithmeticError):
         return fail(str(error), FAILED)
     raise error

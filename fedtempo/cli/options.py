@@ -114,7 +114,7 @@ def check_ending(option: str, path: Path | None, endings: tuple[str, ...]) -> No
 
 
 def check_outputs(source: Path | None, *outputs: Path | None, what: str = "the fleet's own file") -> None:
-    """Refuse outputs that would overwrite the input or each other, or have no folder, before any work is done.
+    """Refuse outputs that would overwrite the input or each other, or cannot be written, before any work is done.
 
     ``what``: the input, in words.
     """
@@ -129,6 +129,9 @@ def check_outputs(source: Path | None, *outputs: Path | None, what: str = "the f
         folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
             raise InputError(name=path, rule="lie in a folder that exists", got=f"no such directory as {folder}")
+        replaced = path.is_file() or not path.exists()  # by a file that is written beside it; not so a pipe
+        if replaced and not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(path, "lie in a folder that can be written to", f"{folder}", "choose another folder")
 
 
 def check_folders(*folders: Path) -> None:

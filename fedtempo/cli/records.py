@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedtempo.cli.options import HTML, check_ending, check_installed, check_outputs, stop_options
-from fedtempo.cli.terminal import note, run_notices
+from fedtempo.checks import InputError
+from fedtempo.cli.options import HTML, check_ending, check_installed, check_outputs, numbers, stop_options
+from fedtempo.cli.terminal import note, run_notices, spelling
 from fedtempo.fleet_csv import write_fleet
 
 if TYPE_CHECKING:
@@ -51,22 +52,33 @@ def report_on(runs: "list[Run]", path: Path, target: "Target | None") -> None:
 
 
 def estimate(
-    runs: Runs, output: Annotated[Path, typer.Option("-o", "--output", help="The fleet as CSV, for fedtempo plan.")]
+    context: typer.Context,
+    runs: Runs,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The fleet as CSV, for fedtempo plan.")],
+    losses: Annotated[
+        str | None,
+        typer.Option(
+            help="Losses to count rounds to, for β/α, separated by commas.", show_default="those that the runs name"
+        ),
+    ] = None,
 ) -> None:
-    """Read times, gradient bounds and β/α back out of records."""
+    """Read times, gradient bounds and β/α back out of records.
+
+    Example: fedtempo estimate runs/compare -o fleet.csv --losses 1.2,1.1,1.0
+    """
     from fedtempo.engine.records import find_runs
     from fedtempo.experiments.estimate import estimate_fleet
 
+    wanted = None if losses is None else numbers("losses", losses, float)
+    if wanted == []:
+        raise InputError(name="losses", rule="hold at least one loss", got="none")
     with run_notices():
         paths = find_runs(runs)
-    found = estimate_fleet(paths)
+    found = estimate_fleet(paths, wanted)
     write_fleet(output, found.fleet)
     if found.unseen:
         note(f"{found.unseen} of {len(found.fleet)} clients never trained: they have the medians of the others")
-    print(
-        found.beta_over_alpha
-        or "β/α needs records of uniform and weighted sampling, or of pilots, and the losses of [policy.proposed]"
-    )
+    print(found.beta_over_alpha if found.missing is None else found.missing.sentence(spelling(context)))
     print(f"wrote {output}")
 
 

@@ -144,6 +144,8 @@ def shown_runs(jobs: int, ray: str | None) -> Iterator["Execution"]:
         with run_notices(), compiling_noted():
             yield Execution(jobs=jobs, ray=ray, watch=grid_progress)
     except GridInterrupted as stop:
+        if not stop.folder.exists():
+            raise Interrupted("no run had begun; the same command starts them") from None
         here = stop.folder.is_relative_to(Path.cwd())
         folder = os.path.relpath(stop.folder) if here else stop.folder
         raise Interrupted(

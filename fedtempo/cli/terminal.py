@@ -10,13 +10,14 @@ from typing import TextIO
 import typer
 from rich.console import Console
 
+from fedtempo import startup
 from fedtempo.fleet_csv import FleetNotice
 from fedtempo.tables.document import Document
 from fedtempo.tables.markdown import to_markdown
 from fedtempo.tables.table import Table
 from fedtempo.tables.terminal import show
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit codes
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, startup.INTERRUPTED  # exit codes
 PIPED_WIDTH = 120
 
 

@@ -11,6 +11,7 @@ NUM_FEATURES = 60
 NUM_CLASSES = 10
 SMALLEST_SIZE = 50
 MAX_ATTEMPTS = 200
+ENOUGH_SAMPLES = 100  # for each class to be drawn, if there are clients enough
 FEATURE_SPREAD = np.arange(1, NUM_FEATURES + 1) ** -0.6  # √Σ_jj with Σ_jj = j^-1.2
 
 
@@ -38,11 +39,26 @@ def synthetic_data(
         _draw(train, test, alpha, beta, stream(seed, "synthetic", attempt, "models"))
         if np.unique(train.labels).size == NUM_CLASSES:
             break
+    else:
+        raise _too_few_classes(train.labels, num_clients)
     return FederatedData(
         inputs=train.inputs, labels=train.labels, offsets=train.offsets,
         test_inputs=test.inputs, test_labels=test.labels,
         num_classes=NUM_CLASSES, input_shape=(NUM_FEATURES,), name=f"Synthetic({alpha:g}, {beta:g})",
     )  # fmt: skip
+
+
+def _too_few_classes(labels: Integers, num_clients: int) -> InputError:
+    """Say that no draw held each class: a client's own model leaves some out, however many samples it has."""
+    missing = int(np.argmin(np.bincount(labels, minlength=NUM_CLASSES)))
+    more = ["more samples"] if labels.size < ENOUGH_SAMPLES or num_clients >= NUM_CLASSES else []
+    more += ["more clients"] if num_clients < NUM_CLASSES else []
+    return InputError(
+        name=f"each of the {NUM_CLASSES} classes",
+        rule="be held by a client",
+        got=f"no sample of class {missing} for {num_clients} clients in {MAX_ATTEMPTS} draws",
+        remedy=f"take {' or '.join(more)}",
+    )
 
 
 def synthetic_sizes(num_clients: int, total: int, rng: np.random.Generator) -> Integers:

@@ -28,7 +28,7 @@ from fedtempo.engine.records import (
     read_records,
     whole_lines,
 )
-from fedtempo.files import lock, whole_file
+from fedtempo.files import lock, naming_full_disks, whole_file
 from fedtempo.state import VALUES, Arrays, read_states, write_states
 
 CHECKPOINT, LOCK = "checkpoint.npz", ".lock"
@@ -129,14 +129,16 @@ class RunFolder:
     def write(self, record: RoundRecord | Summary) -> None:
         """Append a line; it has left the process when this returns."""
         stream = self._opened()
-        stream.write(encode(record))
-        stream.flush()
+        with naming_full_disks(self.records):
+            stream.write(encode(record))
+            stream.flush()
         self._done = isinstance(record, Summary) and record.end not in LIMITS
 
     def save(self, arrays: Arrays) -> None:
         """Write the checkpoint, whole or not at all, after the records that it counts on."""
         stream = self._opened()
-        os.fsync(stream.fileno())
+        with naming_full_disks(self.records):
+            os.fsync(stream.fileno())
         written = Written(
             stream.tell() - len(self._header_line()), headers.as_table(headers.with_limits(self.header, None))
         )
@@ -146,14 +148,16 @@ class RunFolder:
 
     def close(self) -> None:
         """Close the records and let others write them; a run that is done needs no checkpoint."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-            if self._done:
-                self.checkpoint.unlink(missing_ok=True)
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        stream, locked, self._stream, self._lock = self._stream, self._lock, None, None
+        try:
+            if stream is not None:
+                with naming_full_disks(self.records):
+                    stream.close()
+                if self._done:
+                    self.checkpoint.unlink(missing_ok=True)
+        finally:
+            if locked is not None:
+                locked.close()
 
     def _opened(self) -> IO[bytes]:
         if self._stream is None:

@@ -1,13 +1,13 @@
 """A fleet from records: clients' times and gradient bounds, and β/α."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from fedtempo.checks import InputError, Integers, Vector
+from fedtempo.checks import InputError, Integers, Vector, check_positive
 from fedtempo.engine.records import Header, RoundRecord
 from fedtempo.experiments.paper_numbers import PILOT_POLICIES
 from fedtempo.experiments.running.results import Run, read_run
@@ -25,13 +25,15 @@ class FleetEstimate:
 
     fleet: Fleet
     unseen: int  # clients that never trained: they take the medians of the others
-    beta_over_alpha: BetaOverAlphaEstimate | None  # None: the records hold no uniform and weighted runs to compare
+    beta_over_alpha: BetaOverAlphaEstimate | None  # None: there are no runs, or no losses, to compare
+    missing: InputError | None = None  # what there is not that β/α needs: runs, losses, or runs that reached them
 
 
-def estimate_fleet(paths: Sequence[Path]) -> FleetEstimate:
+def estimate_fleet(paths: Sequence[Path], losses: Sequence[float] | None = None) -> FleetEstimate:
     """Return τ, t, G and β/α from the records of some runs of one fleet.
 
-    R to each loss F_s is the mean over the runs of a scheme, NaN where one of them does not get there.
+    R to each loss F_s is the mean over the runs of a scheme, NaN where one of them does not get there. ``losses``: the
+    F_s; None takes those that the runs name.
     """
     runs = [read_run(path) for path in paths]
     first, *others = (_shared(run.header) for run in runs)
@@ -40,11 +42,14 @@ def estimate_fleet(paths: Sequence[Path]) -> FleetEstimate:
             if value != wanted:
                 _refuse(path, name.replace("_", " "), paths[0])
     fleet, unseen = measured_fleet(runs[0].header.samples, (record for run in runs for record in run.records))
-    reached = _rounds_to_losses(runs, paths)
-    if reached is None:
-        return FleetEstimate(fleet, unseen, None)
+    losses = _named_losses(runs, paths) if losses is None else [check_positive("losses", loss) for loss in losses]
+    curves = [_curves(run) for run in runs]
+    by_scheme = {scheme: [each[scheme] for each in curves if scheme in each] for scheme in PILOT_POLICIES}
+    if missing := _lacking(by_scheme, losses):
+        return FleetEstimate(fleet, unseen, None, missing)
+    reached = (_mean_rounds(curves, losses) for curves in by_scheme.values())
     ratio = estimate_beta_over_alpha(fleet, *reached, cohort_size=first.cohort_size)
-    return FleetEstimate(fleet, unseen, ratio)
+    return FleetEstimate(fleet, unseen, ratio, None if np.isfinite(ratio.ratios).any() else _too_low(by_scheme, losses))
 
 
 def _refuse(path: Path, name: str, other: Path) -> NoReturn:
@@ -107,26 +112,48 @@ def _pilot_losses(header: Header) -> list[float] | None:
     return None
 
 
-def _rounds_to_losses(runs: Sequence[Run], paths: Sequence[Path]) -> tuple[Vector, Vector] | None:
-    """Return the mean rounds of uniform and of weighted sampling to each loss F_s; None where one is missing.
+def _named_losses(runs: Sequence[Run], paths: Sequence[Path]) -> list[float]:
+    """Return the losses F_s that the runs name, [] where none does.
 
     Runs that name no losses, since their policies have no pilots, take those of the others.
     """
     named = [(path, losses) for path, run in zip(paths, runs, strict=True) if (losses := _pilot_losses(run.header))]
-    if not named:
-        return None
-    first, losses = named[0]
     for path, others in named:
-        if others != losses:
-            _refuse(path, "losses", first)
-    reached: dict[str, list[list[float]]] = {scheme: [] for scheme in PILOT_POLICIES}
-    for run in runs:
-        for scheme, curve in _curves(run).items():
-            reached[scheme].append(_rounds_to(curve, losses))
-    if not all(reached.values()):
-        return None
-    uniform, weighted = (np.mean(rounds, axis=0) for rounds in reached.values())
-    return uniform, weighted
+        if others != named[0][1]:
+            _refuse(path, "losses", named[0][0])
+    return named[0][1] if named else []
+
+
+def _lacking(by_scheme: Mapping[str, Sequence[LossCurve]], losses: Sequence[float]) -> InputError | None:
+    """Say what β/α cannot be estimated without, None where all is there."""
+    absent = [scheme for scheme, curves in by_scheme.items() if not curves]
+    if absent:
+        return InputError(
+            name="β/α",
+            rule="come from runs of uniform and of weighted sampling, or of pilots",
+            got=f"none of {' or '.join(absent)}",
+            remedy=f"run {' and '.join(absent)} too",
+        )
+    if not losses:
+        remedy = "give {losses}, such as 1.2,1.1: those of [policy.proposed]"
+        return InputError("β/α", "have losses to count rounds to", "none in these records", remedy)
+    return None
+
+
+def _too_low(by_scheme: Mapping[str, Sequence[LossCurve]], losses: Sequence[float]) -> InputError:
+    """Say that no loss was reached by all runs, and which would have been."""
+    lowest = {scheme: max(min(loss for _, loss in curve) for curve in curves) for scheme, curves in by_scheme.items()}
+    ends = ", ".join(f"those of {scheme} got to {loss:.4g}" for scheme, loss in lowest.items())
+    return InputError(
+        name="β/α",
+        rule="have a loss that all runs reached",
+        got=f"{max(losses):g} as the highest",
+        remedy=f"{ends}: let them go on, or give {{losses}} above these",
+    )
+
+
+def _mean_rounds(curves: Sequence[LossCurve], losses: Sequence[float]) -> Vector:
+    return np.asarray(np.mean([_rounds_to(curve, losses) for curve in curves], axis=0))
 
 
 def _curves(run: Run) -> dict[str, LossCurve]:

@@ -88,7 +88,7 @@ def sensitivity_table(plan: "Plan") -> Table:
     cases = plan.sensitivities
     columns: dict[str | Column, list[str | Cell]] = {
         "true β/α": [number_cell(case.beta_over_alpha, ".3g") for case in cases],
-        "this plan takes": [number_cell(case.excess_time, "+.1%") for case in cases],
+        "this plan takes": [number_cell(case.excess_time, "+z.1%") for case in cases],
         "draws that would move": [number_cell(case.moved, ".1%") for case in cases],
     }
     if plan.settings.cohort_size is None:

@@ -39,17 +39,17 @@ def _full(setting: PolicySetting) -> Policy:
 BUILT_IN: dict[str, Entry] = {
     "uniform": Entry(
         description="every client with the same probability",
-        make=_uniform, options=UniformOptions,
+        make=_uniform, options=UniformOptions, repeats=True,
         colour="#009E73", dashes=DASH_DOT, marker="triangle-up",
     ),
     "weighted": Entry(
         description="in proportion to the data share",
-        make=_weighted, options=NoOptions,
+        make=_weighted, options=NoOptions, repeats=True,
         colour="#E69F00", dashes=LONG, marker="x",
     ),
     "statistical": Entry(
         description="in proportion to data share × gradient bound, after pilots that measure it",
-        make=partial(piloted, PilotOptions), options=PilotOptions, needs_pilots=True,
+        make=partial(piloted, PilotOptions), options=PilotOptions, needs_pilots=True, repeats=True,
         colour="#CC79A7", dashes=DOTTED, marker="diamond",
     ),
     "full": Entry(
@@ -59,12 +59,12 @@ BUILT_IN: dict[str, Entry] = {
     ),
     "proposed": Entry(
         description="the paper's scheme: pilots, estimates, exact optimum",
-        make=partial(piloted, ProposedOptions), options=ProposedOptions, needs_pilots=True, papers=True,
+        make=partial(piloted, ProposedOptions), options=ProposedOptions, needs_pilots=True, papers=True, repeats=True,
         colour="#0072B2", dashes=SOLID, marker="circle",
     ),
     "proposed-oracle": Entry(
         description="the same with gradient bounds and β/α known beforehand, no pilots",
-        make=oracle, options=OracleOptions, oracle=True, papers=True,
+        make=oracle, options=OracleOptions, oracle=True, papers=True, repeats=True,
         colour="#56B4E9", dashes=DASH_DOT_DOT, marker="square",
     ),
     "tempo": Entry(

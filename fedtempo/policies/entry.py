@@ -24,6 +24,7 @@ class Entry:
     needs_pilots: bool = False  # it starts with pilot runs, whose losses must be among its options
     oracle: bool = False  # it knows beforehand what others need pilots for
     biased: bool = False  # its aggregate does not aim at the mean over all data
+    repeats: bool = False  # it draws K clients with replacement, unless an option forbids it
     asynchronous: bool = False  # it steps while clients are in flight, unless an option or the link forbids it
     ours: bool = False
     papers: bool = False  # a form of the scheme that the paper proposes, to which its tables compare the others

@@ -31,6 +31,24 @@ def test_an_output_must_end_as_such_files_do(config, tmp_path, capsys, option, n
     assert not (tmp_path / "runs-of-it").exists(), "nothing was run"
 
 
+@pytest.mark.parametrize("option", ["--report", "--json"])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_output_into_a_folder_that_is_not_to_be_written_is_refused_first(
+    config, tmp_path, monkeypatch, capsys, option, there
+):
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    path = folder / ("page.html" if option == "--report" else "runs.json")
+    if there:
+        path.touch()
+    allowed = os.access  # who runs the tests may be one that nothing is closed to
+    monkeypatch.setattr("os.access", lambda place, mode: place != folder and allowed(place, mode))
+    assert command("compare", config, "--policies", "uniform", "-o", tmp_path / "runs-of-it", option, path) == 2
+    said = f"{path} must lie in a folder that can be written to, got {folder}; choose another folder"
+    assert capsys.readouterr().err == f"fedtempo: {said}\n"
+    assert not (tmp_path / "runs-of-it").exists(), "nothing was run"
+
+
 def test_a_report_goes_to_an_html_file_alone(tmp_path, capsys):
     (tmp_path / "README.md").write_text("mine")
     assert command("report", tmp_path, "-o", tmp_path / "README.md") == 2
@@ -104,6 +122,21 @@ def test_ctrl_c_in_a_grid_says_how_far_it_is_and_where(config, tmp_path, monkeyp
     assert capsys.readouterr().err == (
         f"fedtempo: interrupted; 1 of 4 runs have ended, in {where}; the same command goes on with the others\n"
     )
+
+
+def test_ctrl_c_before_any_run_names_no_folder(config, tmp_path, monkeypatch, capsys):
+    def interrupted(runs, jobs, show_end):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedtempo.experiments.running.grid.run_here", interrupted)
+    assert command("compare", config, "--policies", "uniform", "-o", tmp_path / "runs") == 130
+    assert capsys.readouterr().err == "fedtempo: interrupted; no run had begun; the same command starts them\n"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_misspelt_command_is_asked_about_once(capsys):
+    assert command("plam") == 2
+    assert capsys.readouterr().err == "fedtempo: No such command 'plam'. Did you mean 'plan'?\n"
 
 
 def test_ctrl_c_at_the_very_end_is_one_sentence_too(monkeypatch, capsys):

@@ -1,5 +1,7 @@
 """`fedtempo run` and what stands beside it: what is printed, noted and refused."""
 
+import errno
+import io
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedtempo.engine import run_folder
 from fedtempo.engine.records import RECORDS, read_header, read_records
 from fedtempo.engine.run_folder import CHECKPOINT, LOCK
 from fedtempo.experiments.running.problem import load_data
@@ -51,6 +54,34 @@ def test_a_diverging_run_fails_and_keeps_its_records(config, tmp_path, capsys):
     assert command("run", config, "--policy", "uniform", "-o", tmp_path / "out") == 1
     assert "diverged in round" in capsys.readouterr().err
     assert read_records(tmp_path / "out" / RECORDS).summary.end == "diverged"
+
+
+class FullDisk(io.BufferedRandom):
+    """A file on a disk that fills up after the header."""
+
+    def flush(self):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_run_names_what_a_full_disk_did_not_take_and_goes_on_later(config, tmp_path, monkeypatch, capsys):
+    arguments = ["run", config, "--policy", "uniform", "-o"]
+    assert command(*arguments, tmp_path / "whole") == 0
+    with monkeypatch.context() as filled:
+        opened = run_folder.RunFolder.open
+
+        def open_on_full_disk(files):
+            found = opened(files)
+            files._stream = FullDisk(files._stream.detach())
+            return found
+
+        filled.setattr(run_folder.RunFolder, "open", open_on_full_disk)
+        capsys.readouterr()
+        assert command(*arguments, tmp_path / "out") == 1
+        place = tmp_path / "out" / RECORDS
+        said = f"fedtempo: {place}: No space left on device; once there is room, the same command goes on\n"
+        assert capsys.readouterr().err == said
+    assert command(*arguments, tmp_path / "out") == 0
+    assert place.read_bytes() == (tmp_path / "whole" / RECORDS).read_bytes()
 
 
 def test_strict_fails_if_the_target_is_not_reached(config, tmp_path):

@@ -107,3 +107,12 @@ def test_what_breaks_a_rule_is_refused(changes, said):
     with pytest.raises(InputError, match=said) as caught:
         synthetic_data(**(SETUP | changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("clients", "samples", "remedy"),
+    [(1, 200, "take more clients"), (1, 20, "take more samples or more clients"), (10, 10, "take more samples")],
+)
+def test_who_has_too_few_classes_is_told_what_helps(clients, samples, remedy):
+    with pytest.raises(InputError, match=f"got no sample of class .* in 200 draws; {remedy}$"):
+        synthetic_data(alpha=1.0, beta=1.0, num_clients=clients, num_samples=samples, seed=0)

@@ -119,4 +119,40 @@ def test_runs_that_name_no_losses_take_those_of_the_others(setup2, tmp_path, cap
     assert command(*arguments, "--jobs", 1, "-o", tmp_path / "runs") == 0
     capsys.readouterr()
     assert command("estimate", tmp_path / "runs", "-o", tmp_path / "fleet.csv") == 0
-    assert "β/α needs records" not in capsys.readouterr().out
+    assert "none in these records" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def compared(setup2, tmp_path, capsys):
+    """A comparison of uniform and weighted sampling, whose records name no losses."""
+    arguments = ["compare", setup2, "--policies", "uniform,weighted", "--seeds", 1, "--target-loss", 1.4]
+    assert command(*arguments, "--jobs", 1, "-o", tmp_path / "runs") == 0
+    capsys.readouterr()
+    return tmp_path / "runs"
+
+
+def test_what_beta_over_alpha_lacks_is_said_and_may_be_given(compared, tmp_path, capsys):
+    def said(*options, folder=compared):
+        assert command("estimate", folder, "-o", tmp_path / "fleet.csv", *options) == 0, "the fleet was written"
+        return capsys.readouterr().out.splitlines()[0]
+
+    assert said().startswith("β/α must have losses to count rounds to, got none in these records; give --losses")
+    assert said("--losses", "0.1,0.2").startswith("β/α must have a loss that all runs reached, got 0.2 as the highest")
+    assert "must" not in said("--losses", "2.6,2.5")
+    (uniform,) = compared.glob("**/uniform-*")
+    assert "got none of weighted; run weighted too" in said("--losses", "1.8", folder=uniform)
+
+
+def test_losses_that_are_given_take_the_place_of_those_of_the_runs(config, tmp_path):
+    whole_run(config, tmp_path / "proposed", 3, "proposed")
+    files = [tmp_path / "proposed" / RECORDS]
+    assert len(estimate_fleet(files).beta_over_alpha.values) == 2
+    assert len(estimate_fleet(files, [2.25, 2.2, 2.1]).beta_over_alpha.values) == 3
+
+
+@pytest.mark.parametrize("losses", ["", "1,1", "one", "0", "nan"])
+def test_losses_must_be_positive_numbers(config, tmp_path, capsys, losses):
+    whole_run(config, tmp_path / "a")
+    assert command("estimate", tmp_path / "a", "-o", tmp_path / "x.csv", "--losses", losses) == 2
+    assert "--losses must " in capsys.readouterr().err
+    assert not (tmp_path / "x.csv").exists()

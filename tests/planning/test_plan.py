@@ -324,7 +324,8 @@ def test_if_one_output_fails_none_is_written(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device to try")
 def test_a_full_disk_is_a_failed_run(capsys):
     assert run(*BASIC, "--cohort-size", 2, "-o", "/dev/full") == 1
-    assert "No space left" in capsys.readouterr().err
+    said = "fedtempo: /dev/full: No space left on device; once there is room, the same command goes on\n"
+    assert capsys.readouterr().err.endswith(said)
 
 
 def test_without_matplotlib_plot_says_what_to_install(tmp_path, monkeypatch, capsys):

@@ -55,6 +55,12 @@ def test_the_sensitivity_names_the_best_size_where_it_was_chosen():
     ]
 
 
+def test_nothing_is_lost_by_less_than_nothing():
+    alone = plan_fleet(Fleet([1.0], [1.0], [0.3], [0.7]), PlanSettings(cohort_size=1, draws=50, beta_over_alpha=0.1))
+    column = [row[1].text for row in alone.sensitivity_table().rows]
+    assert column == ["+0.0%"] * len(column)
+
+
 def test_notes_name_settings_as_their_reader_knows_them():
     plan = planned(20)
     (plain,) = [note for note in plan.notes() if "different clients" in note]

@@ -44,7 +44,7 @@ def compare(
     """Run policies over seeds, each run into a folder of its own below ``folder``, unless it has ended there."""
     target = target_of(experiment)
     runs = plan_runs(experiment, policies, seeds, folder)
-    warn_first(experiment, by_name(policies))
+    warn_first(experiment, list(by_name(policies)))
     return ComparedRuns(experiment.name, run_grid(experiment.name, runs, execution), target, experiment.stop.max_time)
 
 

@@ -125,16 +125,16 @@ def _time_of_late(run: Run, time_limit: float | None, longest: float) -> float:
 
 
 def ratio(times: Times, reference: Times) -> tuple[float, float, float]:
-    """Return how many times the reference's mean a mean is, x̄/ȳ, with its 95 % interval, NaN for one seed.
+    """Return how many times the reference's mean a mean is, x̄/ȳ, with its 95 % interval, NaN for two seeds or one.
 
     Relative deviations xᵢ/x̄ - yᵢ/ȳ, in pairs where both have the same seeds, have mean 0; their standard error is that
     of log(x̄/ȳ), and Student's t over it gives the interval, whose ends are x̄/ȳ times and over one factor. For
-    lognormal times with deviations of up to 60 % it holds the ratio in 93 % to 95 % of cases, for 2 seeds as for 20,
-    where resampled seeds would hold it in 55 % of cases for 2 seeds and 77 % for 3. Without pairs the two variances
-    add, with Welch's degrees of freedom.
+    lognormal times with deviations of up to 60 % it holds the ratio in 93 % to 95 % of cases, for 3 seeds as for 20,
+    where resampled seeds would hold it in 77 % of cases for 3. From two seeds it would reach over several orders of
+    magnitude. Without pairs the two variances add, with Welch's degrees of freedom.
     """
     value = times.mean / reference.mean if reference.mean else float("inf")
-    if min(times.seconds.size, reference.seconds.size) < 2 or not (times.mean and reference.mean):
+    if min(times.seconds.size, reference.seconds.size) < FEWEST_VALUES or not (times.mean and reference.mean):
         return value, float("nan"), float("nan")
     above, below = times.seconds / times.mean, reference.seconds / reference.mean
     if times.seeds == reference.seeds:

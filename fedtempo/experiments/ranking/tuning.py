@@ -82,6 +82,6 @@ def tune(policies: Policies, space: SearchSpace, execution: Execution) -> Tuning
     tried = candidates(policies, space)
     experiment = tried[0].runs[0].experiment
     target = target_of(experiment)
-    warn_first(experiment, by_name(policies))
+    warn_first(experiment, list(by_name(policies)))
     trials = try_out(experiment.name, tried, execution)
     return Tuning(experiment, target, trials, best_of(trials, target), edges_of(trials, target))

@@ -59,8 +59,8 @@ class Execution:
 
     def __post_init__(self) -> None:
         """Check that somebody computes."""
-        if self.jobs == 0:
-            raise InputError(name="jobs", rule="be a number of processes, or -1 for one to each core", got=0)
+        if self.jobs == 0 or self.jobs < -1:
+            raise InputError(name="jobs", rule="be a number of processes, or -1 for one to each core", got=self.jobs)
 
 
 def run_grid(title: str, runs: Sequence[PlannedRun], execution: Execution) -> list[Run]:

@@ -2,18 +2,19 @@
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from fedtempo.engine.records import RunNotice
-from fedtempo.experiments.running.problem import load_data
+from fedtempo.experiments.running.problem import data_of, load_data
 from fedtempo.experiments.settings.config import Experiment, FileExperiment, for_policy
 from fedtempo.policies.proposed import PilotOptions
 from fedtempo.policies.registry import traits
 
 
-def warn_first(experiment: Experiment, policies: Iterable[str]) -> None:
-    """Warn of data that are not those that the experiment names, and of pilots that go too far."""
-    for notice in (data_notice(experiment), pilot_notice(experiment, policies)):
+def warn_first(experiment: Experiment, policies: Sequence[str]) -> None:
+    """Warn of data that are not those that the experiment names, of pilots that go too far, and of K above N."""
+    notices = data_notice(experiment), pilot_notice(experiment, policies), cohort_notice(experiment, policies)
+    for notice in notices:
         if notice is not None:
             warnings.warn(notice, RunNotice, stacklevel=3)
 
@@ -28,7 +29,7 @@ def data_notice(experiment: Experiment) -> str | None:
     return f"the data are {data.name}, not the whole of {kind.upper()}; run: fedtempo fetch {kind}"
 
 
-def pilot_notice(experiment: Experiment, policies: Iterable[str]) -> str | None:
+def pilot_notice(experiment: Experiment, policies: Sequence[str]) -> str | None:
     """Say that pilots go further than the runs that they are for, None where they do not."""
     target = experiment.stop.target_loss
     if target is None:
@@ -40,6 +41,27 @@ def pilot_notice(experiment: Experiment, policies: Iterable[str]) -> str | None:
     return (
         f"the pilots of {' and '.join(low)} go on to loss {min(low.values()):g}, below the target {target:g}, and all "
         f"their time counts; set losses of {target:g} or more under {' and '.join(f'[policy.{name}]' for name in low)}"
+    )
+
+
+def cohort_notice(experiment: Experiment, policies: Sequence[str]) -> str | None:
+    """Say that more clients are to be drawn in a round than there are, None where it is not so.
+
+    Policies that draw each client once at most take all of them then.
+    """
+    clients = data_of(experiment).num_clients
+    asked = {policy: for_policy(experiment, policy) for policy in policies if traits(policy).repeats}
+    above = {
+        policy: training.cohort_size
+        for policy, (training, options) in asked.items()
+        if training.cohort_size > clients and options.get("replacement", True)
+    }
+    if not above:
+        return None
+    sizes, draw = " and ".join(map(str, sorted(set(above.values())))), "draws" if len(above) == 1 else "draw"
+    return (
+        f"cohort_size {sizes} is above the {clients} clients: {' and '.join(above)} {draw} with replacement, "
+        "and may draw a client several times a round"
     )
 
 

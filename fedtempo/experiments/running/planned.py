@@ -13,11 +13,10 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.identity import file_digests, folder_name, settings_of
-from fedtempo.experiments.running.problem import load_data
+from fedtempo.experiments.running.problem import data_of, in_data_table
 from fedtempo.experiments.running.provenance import made_with
-from fedtempo.experiments.settings.config import Experiment, FileExperiment, for_policy
+from fedtempo.experiments.settings.config import Experiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
-from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.policies.options import read_options
 from fedtempo.policies.registry import PolicyLike, check_name, traits
 from fedtempo.simulator.simulation import RunSettings
@@ -120,7 +119,10 @@ def make_header(
 
     ``table``: the configuration where it is not the experiment's; ``files``: what its files hold, where it is known.
     """
-    name, checksum, samples = _facts_of(experiment)
+    try:
+        name, checksum, samples = _facts_of(data_of(experiment))
+    except InputError as error:
+        raise in_data_table(error, experiment) from None
     return Header(
         format=FORMAT,
         experiment=experiment.name,
@@ -136,14 +138,7 @@ def make_header(
     )
 
 
-def _facts_of(experiment: Experiment) -> tuple[str, str, list[int]]:
-    """Return what headers hold of the data: their name, their checksum, and how many samples each client has."""
-    if isinstance(experiment, ProblemExperiment):
-        return _facts(experiment.problem.data)
-    assert isinstance(experiment, FileExperiment)
-    return _facts(load_data(experiment.data))
-
-
 @lru_cache(maxsize=4)
-def _facts(data: FederatedData) -> tuple[str, str, list[int]]:
+def _facts_of(data: FederatedData) -> tuple[str, str, list[int]]:
+    """Return what headers hold of the data: their name, their checksum, and how many samples each client has."""
     return data.name, data.checksum(), data.sizes.tolist()

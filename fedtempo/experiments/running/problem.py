@@ -1,6 +1,7 @@
 """From an experiment to its problem: the one place where data, model, fleet and channel are put together."""
 
 import os
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
+from fedtempo.data.sources import NoFilesError
 from fedtempo.experiments.running.identity import data_contents, digest_of, model_digests
 from fedtempo.experiments.running.own_data import data_of_file, data_of_function
 from fedtempo.experiments.settings.config import (
@@ -32,6 +34,9 @@ from fedtempo.simulator.problem import Problem, make_trainer
 from fedtempo.simulator.problem import model_bits as bits_of
 from fedtempo.simulator.times import TimesSpec, benchmark_times, draw_times
 from fedtempo.simulator.traces import RateTrace, read_mahimahi, read_rate_csv, upload_seconds
+
+# What makers of data call their arguments, and [data] its settings.
+SETTINGS_OF_DATA = {"num_clients": "clients", "num_samples": "samples", "the total": "samples"}
 
 
 def problem_of(experiment: Experiment, *, model_bits: float | None = None) -> Problem:
@@ -88,6 +93,14 @@ def load_data(config: DataConfig) -> FederatedData:
     return _data(config, data_contents(config))
 
 
+def data_of(experiment: Experiment) -> FederatedData:
+    """Return the data of an experiment, from a file or from Python."""
+    if isinstance(experiment, ProblemExperiment):
+        return experiment.problem.data
+    assert isinstance(experiment, FileExperiment)
+    return load_data(experiment.data)
+
+
 @cache
 def _data(config: DataConfig, contents: tuple[object, ...]) -> FederatedData:
     if config.kind == "arrays":
@@ -121,6 +134,18 @@ def _data(config: DataConfig, contents: tuple[object, ...]) -> FederatedData:
         standardise=config.standardise,
         seed=config.seed,
     )
+
+
+def in_data_table(error: InputError, experiment: Experiment) -> InputError:
+    """Return what is wrong with data as whoever wrote the experiment knows it: by the setting and the file."""
+    if isinstance(error, NoFilesError):  # the file is right, and the machine lacks them
+        return error
+    setting = SETTINGS_OF_DATA.get(error.name, error.name)
+    if setting in {field.name for field in fields(DataConfig)}:
+        error = InputError(f"data.{setting}", error.rule, error.got, error.remedy, places=error.places)
+    elif not error.places and not error.name.startswith("data."):
+        error = error.within("data")
+    return error if experiment.path is None else error.within(experiment.path)
 
 
 def load_trainer(model: ModelConfig, data: DataConfig) -> Trainer:

@@ -78,11 +78,14 @@ def has_preset(path: Path | str, preset: str) -> bool:
 
 def _read_table(path: Path | str) -> dict[str, object]:
     try:
-        return tomllib.loads(find_config(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(find_config(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(name=path, rule="be a readable text file", got=f"{error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(name=path, rule="be TOML", got=f"{error}") from None
+    if not table:
+        raise InputError(path, "hold an experiment", "an empty file", "fedtempo init writes one to start from")
+    return table
 
 
 def _under_preset(table: dict[str, object], preset: str) -> dict[str, object]:

@@ -42,11 +42,12 @@ def test_pilots_are_counted_none_or_taken_for_granted():
 
 
 def test_a_factor_has_an_interval_where_all_reached_the_target():
-    slow, fast = times_of(20.0, 24.0), times_of(10.0, 14.0)
+    slow, fast = times_of(20.0, 24.0, 22.0), times_of(10.0, 14.0, 12.0)
     found = factor(slow, fast)
     assert found.value == slow.mean / fast.mean
     assert found.cell.text == f"{found.text} ({found.interval})"
     assert found.cell.value == found.value
-    late = factor(replace(slow, reached=np.array([False, True])), fast)
+    late = factor(replace(slow, reached=np.array([False, True, True])), fast)
     assert (late.bound, late.interval, late.cell.value) == (True, "", "> 1.83 ×")
     assert factor(times_of(20.0), times_of(10.0)).cell == Cell("2.00 ×", 2.0), "one seed has no interval"
+    assert factor(times_of(20.0, 24.0), times_of(10.0, 14.0)).interval == "", "nor have two"

@@ -210,6 +210,7 @@ def test_workers_that_were_started_elsewhere_write_to_the_right_folder(setup2, t
             assert run.end == "max_rounds"
 
 
-def test_somebody_must_compute():
-    with pytest.raises(InputError, match="jobs must be a number of processes, or -1 for one to each core, got 0"):
-        Execution(jobs=0)
+@pytest.mark.parametrize("jobs", [0, -2, -7])
+def test_somebody_must_compute(jobs):
+    with pytest.raises(InputError, match=f"jobs must be a number of processes, or -1 for one to each core, got {jobs}"):
+        Execution(jobs=jobs)

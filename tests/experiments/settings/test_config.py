@@ -192,3 +192,37 @@ def test_a_setting_is_known_by_its_former_name_too(config):
     config.write_text(SMALL + "[channel]\ntold = false\ntimes_known = true\n")
     with pytest.raises(InputError, match=r"channel.told must not be given beside channel.times_known"):
         load_experiment(config)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n"])
+def test_an_empty_file_is_called_empty(config, capsys, text):
+    config.write_text(text)
+    assert command("run", config, "--policy", "uniform") == 2
+    said = f"{config} must hold an experiment, got an empty file; fedtempo init writes one to start from"
+    assert capsys.readouterr().err == f"fedtempo: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("clients = 10", "clients = 0", "data.clients must be a whole number of at least 1, got 0"),
+        ("samples = 800", "samples = -1", "data.samples must be a whole number of at least 1, got -1"),
+        (
+            "samples = 800",
+            "samples = 3",
+            "data.samples must give each of the 10 clients at least 1, got 3 samples",
+        ),
+        ("samples = 800", "samples = 800\nbeta = -1.0", "data.beta must be zero or positive, and finite, got -1.0"),
+        (
+            "clients = 10",
+            "clients = 1",
+            "data: each of the 10 classes must be held by a client, got no sample",
+        ),
+    ],
+)
+@pytest.mark.parametrize("policies", [["run", "--policy"], ["compare", "--target-loss", 1, "--policies"]])
+def test_what_is_wrong_with_data_is_named_as_in_the_file(config, capsys, old, new, said, policies):
+    config.write_text(SMALL.replace(old, new))
+    name, *options = policies
+    assert command(name, config, *options, "uniform") == 2
+    assert capsys.readouterr().err.startswith(f"fedtempo: {config}: {said}")
