@@ -64,7 +64,7 @@ def test_other_modules_are_where_python_looks(folder):
     [
         (
             "nowhere:name",
-            "kind must name a module beside the configuration .* got 'nowhere:name' and no module nowhere",
+            "kind must name a module here, .* got 'nowhere:name' and no module nowhere",
         ),
         ("mine:valeu", "kind must name something in a module, got no valeu in mine.py; did you mean 'value'?"),
         (

@@ -165,7 +165,7 @@ def test_the_table_names_the_data(config, tmp_path, capsys):
 )
 def test_data_that_stand_in_for_others_are_noted(config, tmp_path, monkeypatch, capsys, name, noted):
     data = replace(load_data(load_experiment(config).data), name=name, complete=not noted)
-    for module in ("problem", "planned", "notices"):
+    for module in ("problem", "notices"):
         monkeypatch.setattr(f"fedtempo.experiments.running.{module}.load_data", lambda _: data)
     # Samples of its own, so that nothing that this process remembers of other data stands for them.
     samples = f"samples = {900 + len(name)}"

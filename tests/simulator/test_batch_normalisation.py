@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fedtempo.simulator.api import simulate
 from threadpoolctl import threadpool_limits
 
+from fedtempo.api.simulate import simulate
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data

@@ -48,6 +48,6 @@ def test_models_that_are_not_on_torch_take_none(data, name):
 
 def test_what_is_no_model_is_refused(data):
     with pytest.raises(
-        InputError, match="model must be softmax, lenet5, a function that makes a torch module, or a tra"
+        InputError, match=r"model must be softmax, .*a function that makes a torch module"
     ):
         make_trainer("lenet", data)

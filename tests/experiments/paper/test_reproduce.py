@@ -80,7 +80,7 @@ def test_data_that_stand_in_for_others_are_named_and_noted(config, tmp_path, mon
     name, titles = "MNIST instead of EMNIST", []
     data = load_data(load_experiment(config).data)
     stand_in = replace(data, name=name, complete=False)
-    for module in ("problem", "planned", "notices"):
+    for module in ("problem", "notices"):
         monkeypatch.setattr(f"fedtempo.experiments.running.{module}.load_data", lambda _: stand_in)
     draw = reproduce.draw_comparison
     monkeypatch.setattr(

@@ -9,13 +9,11 @@ from flwr.clientapp import ClientApp
 
 from fedtempo import InputError
 from fedtempo.engine.records import RECORDS, read_records
-from fedtempo.experiments.running import problem as assembled
 from fedtempo.flower.app.model_arrays import pack
 from fedtempo.flower.strategy.layout import ALL_BUFFERS
 from fedtempo.flower.strategy.messages import CONFIG
 from fedtempo.flower.strategy.settings import policy_name
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
-from fedtempo.learning.torch_module import TorchTrainer
 from fedtempo.policies.registry import BUILT_IN
 from support.flower_runs import (
     StoppedError,
@@ -28,7 +26,6 @@ from support.flower_runs import (
     train,
 )
 from support.marks import slow_after
-from support.modules import normed
 from support.runs import SMALL
 
 SAME = ("members", "counts", "weights")
@@ -55,16 +52,12 @@ def assert_same_records(found, expected):
 
 
 @pytest.fixture
-def normalised(config, monkeypatch):
-    """A configuration whose model has batch normalisation, with rules for its steps."""
+def normalised(config):
+    """A configuration whose model, of a user's own, has batch normalisation, with rules for its steps."""
     rules = 'clip_norm = 1.0\nproximal = 0.1\nlocal_schedule = "linear"\n'
-    config.write_text(SMALL.replace("samples = 800", "samples = 801").replace("[stop]", f"{rules}[stop]"))
-    monkeypatch.setattr(assembled, "make_trainer", lambda model, data, **more: TorchTrainer(data, normed))
-    for function in (assembled.load_trainer, assembled._problem):
-        function.cache_clear()
-    yield config
-    for function in (assembled.load_trainer, assembled._problem):
-        function.cache_clear()
+    own = SMALL.replace('kind = "softmax"', 'kind = "support.modules:normed"').replace("[stop]", f"{rules}[stop]")
+    config.write_text(own)
+    return config
 
 
 @pytest.mark.parametrize("policy", ["weighted", "tempo", "fedbuff", "power-of-choice"])
