@@ -12,7 +12,7 @@ network = lambda: nn.Sequential(  # noqa: E731
 fast_first = lambda fleet: (q := fleet.data_share / fleet.compute_time**0.5) / q.sum()  # noqa: E731
 
 (images, labels), rng = load_digits(return_X_y=True), np.random.default_rng(0)
-data = fedtempo.FederatedData.from_arrays(images.reshape(-1, 8, 8) / 16, labels, clients=30, concentration=0.3)
+data = fedtempo.FederatedData.from_arrays(images.reshape(-1, 8, 8) / 16, labels, clients=30, name="digits")
 problem = fedtempo.Problem(data, network, compute_time=rng.exponential(size=30), upload_time=rng.exponential(size=30))
 found = fedtempo.compare(
     problem, {"tempo": "tempo", "weighted": "weighted", "mine": fast_first}, seeds=3, target_loss=0.3, cohort_size=6,

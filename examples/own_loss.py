@@ -25,6 +25,6 @@ problem = fedtempo.Problem(
     metric=lambda outputs, labels: (outputs - labels).abs().mean(),
 )  # fmt: skip
 found = fedtempo.compare(
-    problem, ["tempo", "weighted"], seeds=2, target_loss=0.6, cohort_size=5, step_size=0.1, schedule="constant"
+    problem, ["tempo", "weighted"], seeds=2, target_loss=0.2, cohort_size=5, step_size=0.1, schedule="constant"
 )
 print(found)

@@ -47,7 +47,5 @@ def test_models_that_are_not_on_torch_take_none(data, name):
 
 
 def test_what_is_no_model_is_refused(data):
-    with pytest.raises(
-        InputError, match=r"model must be softmax, .*a function that makes a torch module"
-    ):
+    with pytest.raises(InputError, match=r"model must be softmax, .*a function that makes a torch module"):
         make_trainer("lenet", data)

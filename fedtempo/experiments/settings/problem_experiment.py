@@ -29,7 +29,7 @@ def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExpe
     policy = {name: checked_table(f"policy.{name}", options) for name, options in own.items()}
     sections = {"training": _given(training), "stop": _given(stop)}
     return ProblemExperiment(
-        name=name_of(problem.model).rpartition(":")[2],
+        name=_short_name(problem.model),
         training=training,
         stop=stop,
         policy=policy,
@@ -37,6 +37,12 @@ def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExpe
         table={"problem": problem.description, "times": {}, **sections, "policy": policy},
         problem=problem,
     )
+
+
+def _short_name(model: object) -> str:
+    """Return what pages call the experiment: its model, without where that is defined."""
+    name = name_of(model).rpartition(":")[2].rpartition(".")[2]
+    return "own model" if name == "<lambda>" else name
 
 
 def _given(settings: TrainingSettings | StopSettings) -> dict[str, object]:

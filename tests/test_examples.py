@@ -1,0 +1,67 @@
+"""The scripts that users start from: they run, they are short, and a killed comparison goes on to the byte."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support.paths import ROOT
+
+SCRIPTS = {"digits": 25, "own_sampler": 40, "own_data": 40, "own_model": 40, "own_loss": 40}  # and lines at most
+
+pytest.importorskip("sklearn")
+pytest.importorskip("torch")
+
+
+def start(name, folder):
+    folder.mkdir(exist_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    script = ROOT / "examples" / f"{name}.py"
+    return subprocess.Popen(
+        [sys.executable, script], cwd=folder, env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process):
+    shown, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    return shown
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in SCRIPTS if name != "digits"])
+def test_examples_run(name, tmp_path):
+    shown = finish(start(name, tmp_path))
+    assert "FAILS" not in shown
+    assert "|---" in shown
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_examples_are_short(name):
+    assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= SCRIPTS[name]
+
+
+def test_a_comparison_that_is_killed_half_way_ends_with_the_same_bytes(tmp_path):
+    shown = finish(start("digits", tmp_path / "whole"))
+    killed = start("digits", tmp_path / "killed")
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "killed").rglob("records.jsonl"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert not (tmp_path / "killed" / "digits.html").exists(), "it was killed too late"
+    assert finish(start("digits", tmp_path / "killed")) == shown
+    assert "| mine |" in shown
+    whole, gone_on = (
+        {
+            path.relative_to(root): path.read_bytes()
+            for name in ("records.jsonl", "digits.html", "digits.png")
+            for path in root.rglob(name)
+        }
+        for root in (tmp_path / "whole", tmp_path / "killed")
+    )
+    assert len(whole) == 11
+    assert whole == gone_on
