@@ -16,6 +16,7 @@ YAxis: TypeAlias = Literal["loss", "accuracy"]
 
 PANELS: tuple[tuple[XAxis, YAxis], ...] = (("time", "loss"), ("time", "accuracy"), ("rounds", "loss"))
 AXIS_LABELS = {"time": "simulated time (s)", "rounds": "rounds", "loss": "loss", "accuracy": "accuracy (%)"}
+PERCENT = 100.0
 BAND = "middle 80 % of the seeds"
 BAND_EDGES = 0.1, 0.9
 MOST_POINTS = 800  # of a curve: more cannot be seen
@@ -48,6 +49,7 @@ class Panel:
 
     x: XAxis
     y: YAxis
+    y_label: str
     curves: dict[str, list[Curve]]  # of each group, one for each run
     averages: dict[str, Average]
     level: float | None  # of the target on the y axis, None where it has none
@@ -60,16 +62,18 @@ def panel(groups: Mapping[str, Sequence[Run]], target: Target, x: XAxis, y: YAxi
     """Return the diagram of some groups of runs."""
     curves = {label: [curve(run, x, y, target) for run in group] for label, group in groups.items()}
     averages = {label: average(some) for label, some in curves.items()}
-    wanted = level(target, y)
+    metric = next((run.metric for group in groups.values() for run in group if run.metric is not None), None)
+    wanted = level(target, y, 1.0 if metric else PERCENT)
     log_x, log_y = log_axes(averages.values(), y)
     span = shown_range(averages.values(), y, wanted)
-    return Panel(x, y, curves, averages, wanted, log_x, log_y and span is None, span)
+    y_label = metric if metric and y == "accuracy" else AXIS_LABELS[y]
+    return Panel(x, y, y_label, curves, averages, wanted, log_x, log_y and span is None, span)
 
 
 def curve(run: Run, x: XAxis, y: YAxis, target: Target) -> Curve:
-    """Return the loss or the accuracy (%) of a run against time or rounds, where it was evaluated."""
+    """Return the loss or the accuracy (%), or the metric in its place, of a run, where it was evaluated."""
     positions = run.time if x == "time" else np.arange(1.0, run.time.size + 1)
-    values = run.loss if y == "loss" else 100 * run.accuracy
+    values = run.loss if y == "loss" else (PERCENT if run.metric is None else 1.0) * run.accuracy
     evaluated = np.isfinite(values)
     return Curve(positions[evaluated], values[evaluated], reaches(run, target))
 
@@ -79,11 +83,11 @@ def reaches(run: Run, target: Target) -> bool:
     return target != Target() and time_to(run, target) is not None
 
 
-def level(target: Target, y: YAxis) -> float | None:
-    """Return the loss or the accuracy (%) of a target, None where it has none."""
+def level(target: Target, y: YAxis, unit: float = PERCENT) -> float | None:
+    """Return the loss or the accuracy of a target in its unit, None where it has none."""
     if y == "loss":
         return target.loss
-    return None if target.accuracy is None else 100 * target.accuracy
+    return None if target.accuracy is None else unit * target.accuracy
 
 
 def average(curves: Sequence[Curve]) -> Average:
@@ -133,6 +137,8 @@ def shown_range(averages: Iterable[Average], y: YAxis, wanted: float | None) -> 
     highest = max(float(one.high.max()) for one in drawn)
     if y == "accuracy":
         reference = float(ends.max()) if wanted is None else wanted
+        if reference <= 0:  # of a metric that is no share
+            return None
         low = min(ACCURACIES_SHOWN * reference, 0.95 * float(ends.min()))
         high = max(highest, reference)
         return (low, high + 0.04 * (high - low)) if lowest < low else None

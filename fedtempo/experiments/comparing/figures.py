@@ -108,7 +108,7 @@ def _set_axes(axes: "Axes", shown: Panel) -> None:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     if shown.span is not None:
         axes.set_ylim(shown.span)
-    axes.set(xlabel=AXIS_LABELS[shown.x], ylabel=AXIS_LABELS[shown.y])
+    axes.set(xlabel=AXIS_LABELS[shown.x], ylabel=shown.y_label)
     axes.grid(alpha=0.3, linewidth=0.4)
     axes.tick_params(width=0.6)
 

@@ -23,7 +23,9 @@ class Target:
     def __str__(self) -> str:
         """Say it as a person would."""
         parts = [] if self.loss is None else [f"loss {self.loss:g}"]
-        parts += [] if self.accuracy is None else [f"accuracy {100 * self.accuracy:g} %"]
+        if self.accuracy is not None:
+            share = 0 <= self.accuracy <= 1  # what is none is a metric of somebody's own
+            parts.append(f"accuracy {100 * self.accuracy:g} %" if share else f"metric {self.accuracy:g}")
         return " and ".join(parts) or "no target"
 
 

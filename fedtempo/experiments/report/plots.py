@@ -118,7 +118,7 @@ def _panel(groups: Mapping[str, Sequence[Run]], target: Target, x: XAxis, y: YAx
     pilots = ", pilots left out" if any(run.pilot_time for run in runs) else ""
     return PanelPlot(
         x=(f"{clock_name(runs)} time (s)" if x == "time" else AXIS_LABELS[x]) + pilots,
-        y=AXIS_LABELS[y],
+        y=shown.y_label,
         log_x=shown.log_x,
         log_y=shown.log_y,
         range=None if shown.span is None else short(np.array(shown.span)),

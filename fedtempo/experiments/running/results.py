@@ -53,6 +53,14 @@ class Run:
         return traits(self.header.kind or self.header.policy).oracle
 
     @property
+    def metric(self) -> str | None:
+        """What ``accuracy`` holds where somebody's own metric stands there, None where it is the accuracy."""
+        config = self.header.config
+        found = [config.get(part, {}).get("metric") for part in ("problem", "model")]
+        name = next((str(one) for one in found if one), None)
+        return None if name is None else name.rpartition(":")[2].rpartition(".")[2].replace("<lambda>", "own metric")
+
+    @property
     def time_limit(self) -> float | None:
         """The simulated seconds of training that it may take, None if it ends after a number of rounds alone."""
         limit: float | None = self.header.config.get("stop", {}).get("max_time")
