@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedtempo.api.asked import PolicyChoices, check_own, chosen, computing, experiment_of, seeds_of, stop_table
 from fedtempo.api.result import Result
@@ -75,7 +75,7 @@ def compare(
     out: Path | str | None = None,
     jobs: int | None = None,
     progress: bool | None = None,
-    **training: Any,  # noqa: ANN401
+    **training: object,
 ) -> Comparison:
     """Run policies over the same seeds, several runs at a time, and compare what each takes to a target.
 

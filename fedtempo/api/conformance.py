@@ -15,7 +15,7 @@ from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RoundRecord, encode
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.learning.threads import one_thread
-from fedtempo.policies.policy import Policy, RoundReport
+from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import Channel, StaticChannel, UnknownTimes
@@ -99,13 +99,16 @@ class _SomeFail(Policy):
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.server_memory, self.memory_bits = policy, policy.server_memory, policy.memory_bits
-        self.plan = policy.plan  # type: ignore[method-assign]
 
     @property
-    def state(self) -> Any:  # noqa: ANN401
+    def state(self) -> object:
         return self.policy.state
 
-    def plan(self, context: Any) -> Any:  # noqa: ANN401
+    @state.setter
+    def state(self, state: object) -> None:
+        self.policy.state = state
+
+    def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
         return self.policy.plan(context)
 
     def observe(self, report: RoundReport) -> None:

@@ -1,11 +1,12 @@
 """A plan for a fleet, from Python: who to draw how often, how many a round, and how long training takes."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedtempo.api.result import Result
-from fedtempo.checks import InputError, Vector, near_miss
+from fedtempo.checks import Vector
+from fedtempo.experiments.settings.decode import decode
 from fedtempo.fleet import Fleet
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.planning.files import PlanFiles, write_plan
@@ -72,16 +73,12 @@ class PlannedFleet(Result):
         write_plan(self.plan, PlanFiles(csv=Path(path)))
 
 
-def plan(fleet: Fleet | Path | str, **settings: Any) -> PlannedFleet:  # noqa: ANN401
+def plan(fleet: Fleet | Path | str, **settings: object) -> PlannedFleet:
     """Choose who to draw how often, and forecast how long training takes.
 
     - ``fleet``: a ``Fleet``, or the path of its CSV file.
     - ``settings``: ``cohort_size`` (K; left out, it is chosen too), ``max_cohort``, ``beta_over_alpha``, ``floor``,
       ``link``, ``duplicates``, ``rounds_weighted``, ``weighted_cohort``, ``draws``, ``seed``: as for ``fedtempo plan``.
     """
-    known = [field.name for field in fields(PlanSettings)]
-    for name in settings:
-        if name not in known:
-            raise InputError("settings of plan", "be known", repr(name), near_miss(name, known))
-    checked = PlanSettings(**settings)
+    checked = decode(PlanSettings, settings)
     return PlannedFleet(plan_fleet(fleet if isinstance(fleet, Fleet) else read_fleet(fleet), checked))

@@ -70,7 +70,7 @@ def rank(
     out: Path | str | None = None,
     jobs: int | None = None,
     progress: bool | None = None,
-    **training: Any,  # noqa: ANN401
+    **training: object,
 ) -> Ranked:
     """Tune each policy on seeds of its own, then rank all by missed runs and by time, pilots counted.
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +53,7 @@ def simulate(
     out: Path | str | None = None,
     progress: bool = False,
     callbacks: Sequence[Callback] = (),
-    **training: Any,  # noqa: ANN401
+    **training: object,
 ) -> RunResult:
     """Run federated training under a simulated clock.
 

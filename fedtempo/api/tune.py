@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedtempo.api.asked import PolicyChoices, check_own, chosen, computing, experiment_of, seeds_of, stop_table
 from fedtempo.api.result import Result
@@ -73,7 +73,7 @@ def tune(
     out: Path | str | None = None,
     jobs: int | None = None,
     progress: bool | None = None,
-    **training: Any,  # noqa: ANN401
+    **training: object,
 ) -> Tuned:
     """Find each policy's best step size and cohort size: fewest runs that miss the target, then least mean time.
 

@@ -28,16 +28,16 @@ class ArrayFile:
     test: tuple[AnyArray, AnyArray] | None = None
     owner: AnyArray | None = None
 
-    def federated(self, split: Any, test: object, settings: Mapping[str, Any]) -> FederatedData:  # noqa: ANN401
+    def federated(self, split: object, test: object, settings: Mapping[str, Any]) -> FederatedData:
         """Return the data of a federation; the split and the test data, where they are None, are the file's own."""
         if self.test is not None and test is not None:
             raise InputError("test", "be left out where the file has test data", f"{test!r:.60}").within(self.path)
         if split is None:
             split = "dirichlet" if self.owner is None else self._owners(self.owner)
         held_out = HELD_OUT_SHARE if test is None else test
-        named = {"name": self.path.stem} | dict(settings)
+        named: dict[str, Any] = {"name": self.path.stem, "split": split, **settings}
         try:
-            return FederatedData.from_arrays(self.inputs, self.labels, split=split, test=self.test or held_out, **named)
+            return FederatedData.from_arrays(self.inputs, self.labels, test=self.test or held_out, **named)
         except InputError as error:
             raise error.within(self.path) from None
 
@@ -82,7 +82,7 @@ def read_npz(path: Path | str) -> ArrayFile:
     return ArrayFile(path, members["inputs"], members["labels"], pair, members.get("owner"))
 
 
-def _members(archive: Any) -> dict[str, AnyArray]:  # noqa: ANN401
+def _members(archive: object) -> dict[str, AnyArray]:
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise InputError("it", f"be an {NPZ} file", "one array alone", _how_to_save())
     for name in ("inputs", "labels"):

@@ -14,6 +14,7 @@ from fedtempo.checks import InputError, Integers, Vector, check_count
 
 if TYPE_CHECKING:
     from fedtempo.data.arrays import GivenSplit
+    from fedtempo.data.huggingface import Partitioner
     from fedtempo.data.split_summary import SplitSummary
 
 Inputs: TypeAlias = npt.NDArray[np.float32]
@@ -111,7 +112,7 @@ class FederatedData:
         *,
         split: "str | GivenSplit | None" = None,
         test: object = None,
-        **settings: Any,  # noqa: ANN401
+        **settings: object,
     ) -> "FederatedData":
         """Read arrays from an .npz file and split them; nothing in it is unpickled.
 
@@ -133,7 +134,7 @@ class FederatedData:
         client: str | None = None,
         split: "str | GivenSplit | None" = None,
         test: object = None,
-        **settings: Any,  # noqa: ANN401
+        **settings: object,
     ) -> "FederatedData":
         """Read columns of a Parquet file, or of a folder of them, and split them.
 
@@ -151,7 +152,7 @@ class FederatedData:
     def from_huggingface(
         cls,
         dataset: object,
-        partitioner: object,
+        partitioner: "Partitioner",
         *,
         label: str,
         inputs: str | Sequence[str],

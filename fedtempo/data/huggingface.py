@@ -1,8 +1,9 @@
 """Hugging Face data sets, split by the partitioners of flwr-datasets."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +13,29 @@ from fedtempo.data.arrays import HELD_OUT_SHARE
 from fedtempo.data.federation import FederatedData
 
 
+class Samples(Protocol):
+    """What is used of a ``datasets.Dataset``."""
+
+    column_names: Sequence[str]
+    features: Mapping[str, object]
+
+    def with_format(self, kind: str) -> Mapping[slice, Mapping[str, object]]:
+        """Return the same, whose columns are arrays of a kind."""
+
+
+class Partitioner(Protocol):
+    """What is used of a partitioner of flwr-datasets."""
+
+    dataset: object
+    num_partitions: int
+
+    def is_dataset_assigned(self) -> bool:
+        """Return whether it has a data set already."""
+
+    def load_partition(self, partition: int) -> Samples:
+        """Return one of its parts."""
+
+
 @dataclass(frozen=True, slots=True)
 class HuggingFaceColumns:
     """Which columns hold what."""
@@ -19,7 +43,7 @@ class HuggingFaceColumns:
     label: str
     inputs: tuple[str, ...]
 
-    def read(self, part: Any) -> tuple[AnyArray, AnyArray]:  # noqa: ANN401
+    def read(self, part: "Samples") -> tuple[AnyArray, AnyArray]:
         """Return the inputs and labels of some samples."""
         known = list(part.column_names)
         for name in (self.label, *self.inputs):
@@ -35,8 +59,8 @@ class HuggingFaceColumns:
 
 
 def read_huggingface(
-    dataset: object, partitioner: Any, columns: HuggingFaceColumns, *, test: object, seed: int, name: str  # noqa: ANN401
-) -> FederatedData:  # fmt: skip
+    dataset: object, partitioner: "Partitioner", columns: HuggingFaceColumns, *, test: object, seed: int, name: str
+) -> FederatedData:
     """Return the data of a federation whose clients are a partitioner's partitions, in their order."""
     train, held_out = _parts(dataset)
     for wanted in ("load_partition", "num_partitions"):
@@ -62,7 +86,7 @@ def read_huggingface(
         np.concatenate([inputs for inputs, _ in parts]),
         np.concatenate([labels for _, labels in parts]),
         split=np.repeat(np.arange(len(sizes)), sizes),
-        test=columns.read(test) if hasattr(test, "column_names") else test,
+        test=columns.read(test) if hasattr(test, "column_names") else test,  # type: ignore[arg-type]
         seed=seed,
         name=name or _name(dataset, train),
     )
@@ -93,14 +117,14 @@ def _from_disk(path: Path) -> object:
         raise InputError(path, "be a folder that save_to_disk wrote", got) from None
 
 
-def _array(part: Any, name: str) -> AnyArray:  # noqa: ANN401
+def _array(part: "Samples", name: str) -> AnyArray:
     """Return a column; decoded images have their channels last, so that moving them to the front is no guess."""
     array = plain_array(f"column {name!r}", part.with_format("numpy")[:][name])
     is_image = type(part.features[name]).__name__ == "Image"
     return np.moveaxis(array, -1, 1) if is_image and array.ndim == 4 else array
 
 
-def _name(dataset: object, train: Any) -> str:  # noqa: ANN401
+def _name(dataset: object, train: object) -> str:
     if isinstance(dataset, str | Path):
         return Path(dataset).name
     return getattr(getattr(train, "info", None), "dataset_name", None) or "Hugging Face data set"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from fedtempo.checks import InputError, MissingDependencyError, near_miss
 from fedtempo.data.array_files import ArrayFile
 from fedtempo.data.array_types import AnyArray
 from fedtempo.files import read_errors
+
+if TYPE_CHECKING:
+    import pyarrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def _beside(arrays: dict[str, AnyArray]) -> AnyArray:
     return np.stack([array.astype(np.float32) for array in arrays.values()], axis=1)
 
 
-def _array(name: str, column: Any) -> AnyArray:  # noqa: ANN401
+def _array(name: str, column: "pyarrow.ChunkedArray") -> AnyArray:
     """Return a column as an array: lists of one length, also of such lists, become its further axes."""
     import pyarrow
 

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 from fedtempo.checks import InputError, MissingDependencyError, check_choice
 from fedtempo.engine.records import RoundRecord, Summary, find_runs
@@ -120,15 +120,17 @@ def _write_parquet(rows: Sequence[Row], path: Path) -> None:
     except ImportError:
         raise MissingDependencyError("pyarrow", "report", "Parquet") from None
     hints = get_type_hints(RoundRecord) | {"seed": int}
-    schema = pyarrow.schema([(name, _arrow_type(hints.get(name, str), pyarrow)) for name in _round_columns()])
+    schema = pyarrow.schema([(name, _arrow_type(hints.get(name, str))) for name in _round_columns()])
     with whole_file(path, "wb") as stream:
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema=schema), stream)
 
 
-def _arrow_type(hint: object, pyarrow: Any) -> object:  # noqa: ANN401
+def _arrow_type(hint: object) -> object:
     """Return the type of a column in Parquet."""
+    import pyarrow
+
     if get_origin(hint) is list:
-        return pyarrow.list_(_arrow_type(get_args(hint)[0], pyarrow))
+        return pyarrow.list_(_arrow_type(get_args(hint)[0]))
     plain: dict[object, Callable[[], object]] = {int: pyarrow.int64, float: pyarrow.float64, str: pyarrow.string}
     kinds = [kind for kind in (hint, *get_args(hint)) if kind in plain]
     return plain[kinds[0]]()

@@ -32,19 +32,19 @@ class Objective:
         self.loss: Loss = cross_entropy if loss is None else loss
         self.knows_classes = True  # outputs are a number for each class, so that they have an accuracy
 
-    def total_loss(self, outputs: Any, labels: torch.Tensor) -> float:  # noqa: ANN401
+    def total_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Return the loss, summed over samples."""
         if self.own_loss is None:
             return float(cross_entropy(outputs, labels, reduction="sum"))
         return float(self.own_loss(outputs, labels)) * len(labels)
 
-    def total_metric(self, outputs: Any, labels: torch.Tensor) -> float:  # noqa: ANN401
+    def total_metric(self, outputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Return the metric, summed over samples; NaN where there is none."""
         if self.own_metric is not None:
             return float(self.own_metric(outputs, labels)) * len(labels)
         return int((outputs.argmax(dim=1) == labels).sum()) if self.knows_classes else math.nan
 
-    def check(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
+    def check(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of some samples at first; refuse outputs and functions that do not fit."""
         shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else None
         wanted = (len(labels), self.classes)
