@@ -6,7 +6,7 @@ maps are (row, column, channel), so that a window of the second convolution is f
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,43 +24,14 @@ from fedtempo.learning.compiled import (
     slopes_of_cross_entropy,
 )
 from fedtempo.learning.installed import torch_models
+from fedtempo.learning.lenet_layers import Batch, Layers, Places
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
-
-Places = npt.NDArray[np.int32]  # where the window of each pooled output begins, or -1 where ReLU is off
 
 IMAGE_SHAPE = (1, 28, 28)
 WIDTH = 36  # of a line of 28 pixels with its padding, and four more so that vectors of eight may start at any window
 SAMPLES_AT_ONCE = 64  # of an evaluation
 
 add_8, add_32 = adder(8), adder(32)
-
-
-class Layers(NamedTuple):
-    """Weights and biases of a model, or their gradients: views into one flat vector."""
-
-    conv1: Parameters  # (6, 25)
-    bias1: Parameters
-    conv2: Parameters  # (16, 150)
-    bias2: Parameters
-    dense3: Parameters  # (120, 400)
-    bias3: Parameters
-    dense4: Parameters  # (84, 120)
-    bias4: Parameters
-    dense5: Parameters  # (classes, 84)
-    bias5: Parameters
-
-
-class Batch(NamedTuple):
-    """What each layer makes of some samples, and where pooling took it from."""
-
-    images: Parameters  # (sample, 32 × WIDTH)
-    maps: Parameters  # (sample, 14 × 14 × 6), and two more for vectors that run over the end
-    features: Parameters  # (sample, 16 × 5 × 5)
-    hidden: Parameters  # (sample, 120)
-    last: Parameters  # (sample, 84)
-    logits: Parameters  # (class, sample)
-    map_places: Places
-    feature_places: Places
 
 
 class LeNetTrainer:

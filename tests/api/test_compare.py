@@ -95,16 +95,6 @@ def test_another_problem_is_another_run(problem, own_data, own_times, tmp_path, 
     assert len(list(tmp_path.rglob(RECORDS))) == 2
 
 
-def test_workers_get_functions_of_a_script(problem, tmp_path):
-    """Runs side by side give what they give one after another."""
-    one = fedtempo.compare(problem, [favourites, InTurn], seeds=2, out=tmp_path / "one", **SHORT)
-    two = fedtempo.compare(problem, [favourites, InTurn], seeds=2, out=tmp_path / "two", **{**SHORT, "jobs": 2})
-    assert one.to_pandas().equals(two.to_pandas())
-    assert [path.read_bytes() for path in sorted((tmp_path / "one").rglob(RECORDS))] == [
-        path.read_bytes() for path in sorted((tmp_path / "two").rglob(RECORDS))
-    ]
-
-
 @pytest.fixture
 def aimed(config):
     """A configuration with a target."""
@@ -145,31 +135,46 @@ def slow(fleet):
 data = synthetic_data(alpha=1.0, beta=1.0, num_clients=10, num_samples=1000, seed=0)
 problem = fedtempo.Problem(data, compute_time=np.arange(1, 11), upload_time=1.0)
 found = fedtempo.compare(
-    problem, {"tempo": "tempo", "mine": slow}, seeds=2, max_rounds=400, target_loss=0.1, cohort_size=3, step_size=0.05,
-    out=sys.argv[1], jobs=2,
+    problem, {"tempo": "tempo", "mine": slow}, seeds=2, max_rounds=150, target_loss=0.1, cohort_size=3, step_size=0.05,
+    out=sys.argv[1], jobs=int(sys.argv[2]),
 )
 found.report(sys.argv[1] + "/page.html")
 """
 
 
-def test_killed_half_way_and_started_again_it_ends_with_the_same_bytes(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    subprocess.run([sys.executable, script, tmp_path / "whole"], check=True)
-    process = subprocess.Popen([sys.executable, script, tmp_path / "killed"], start_new_session=True)
+def outputs_of(folder):
+    return {
+        path.relative_to(folder): path.read_bytes() for name in (RECORDS, "page.html") for path in folder.rglob(name)
+    }
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A script that compares, into a folder and by so many processes."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return [sys.executable, tmp_path / "script.py"]
+
+
+def test_workers_get_functions_of_a_script(script, tmp_path):
+    """Runs side by side give what they give one after another."""
+    for jobs in ("1", "2"):
+        subprocess.run([*script, tmp_path / jobs, jobs], check=True)
+    assert len(outputs_of(tmp_path / "1")) == 5
+    assert outputs_of(tmp_path / "1") == outputs_of(tmp_path / "2")
+
+
+@pytest.mark.slow
+def test_killed_half_way_and_started_again_it_ends_with_the_same_bytes(script, tmp_path):
+    subprocess.run([*script, tmp_path / "whole", "2"], check=True)
+    process = subprocess.Popen([*script, tmp_path / "killed", "2"], start_new_session=True)
     deadline = time.monotonic() + 60
     while not list((tmp_path / "killed").rglob(RECORDS)) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    subprocess.run([sys.executable, script, tmp_path / "killed"], check=True)
-    whole, killed = (
-        {path.relative_to(root): path.read_bytes() for name in (RECORDS, "page.html") for path in root.rglob(name)}
-        for root in (tmp_path / "whole", tmp_path / "killed")
-    )
-    assert len(whole) == 5
-    assert whole == killed
+    subprocess.run([*script, tmp_path / "killed", "2"], check=True)
+    assert outputs_of(tmp_path / "whole") == outputs_of(tmp_path / "killed")
 
 
 @pytest.mark.parametrize(

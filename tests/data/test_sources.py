@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import http.server
 import io
-import os
 import sys
 import tarfile
 import threading
@@ -18,9 +17,6 @@ import pytest
 from fedtempo.checks import InputError
 from fedtempo.data import download, sources
 from fedtempo.data.idx import read_idx
-from fedtempo.data.images import load_cifar10, load_fashion_mnist
-from fedtempo.data.plays import read_roles
-from fedtempo.data.shakespeare import SHORTEST_TEXT
 from fedtempo.data.sources import SETS, fetch, find
 from support.idx_files import idx_content, write_idx
 
@@ -289,16 +285,6 @@ def test_a_cache_that_is_no_folder_is_refused(tmp_path):
         fetch("mnist")
 
 
-@pytest.mark.skipif(
-    os.environ.get("FEDTEMPO_NETWORK") != "1", reason="downloads 11 MB; set FEDTEMPO_NETWORK=1 to run it"
-)
-def test_the_real_mnist_can_be_fetched(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setenv("FEDTEMPO_CACHE", str(tmp_path / "cache"))
-    for path in sorted(fetch("mnist").iterdir()):
-        assert hashlib.md5(path.read_bytes()).hexdigest() == sources.OFFICIAL_MD5[path.name]
-
-
 def test_what_an_interrupted_download_left_is_not_fetched_again(tmp_path, server):
     serve_mnist(server)
     last = server / "t10k-labels-idx1-ubyte.gz"
@@ -378,31 +364,3 @@ def test_a_bad_debian_package_is_reported_in_one_sentence(tmp_path, content, sai
 def test_without_apt_that_is_said(tmp_path):
     with pytest.raises(ConnectionError, match=f"no connection from {NOWHERE}.*, then no apt-get on the PATH; or put"):
         fetch("fashion-mnist")
-
-
-NETWORK = pytest.mark.skipif(
-    os.environ.get("FEDTEMPO_NETWORK") != "1", reason="downloads 180 MB; set FEDTEMPO_NETWORK=1 to run it"
-)
-
-
-@NETWORK
-@pytest.mark.parametrize("dataset", ["fashion-mnist", "cifar10", "shakespeare"])
-def test_the_real_sets_can_be_fetched(tmp_path, monkeypatch, dataset):
-    monkeypatch.undo()
-    monkeypatch.setenv("FEDTEMPO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("FEDTEMPO_DATA", raising=False)
-    assert sources.ORIGINS[dataset].is_unharmed(fetch(dataset))
-    if dataset == "shakespeare":
-        roles, official = read_roles()
-        assert official
-        assert sum(len(role.text) >= SHORTEST_TEXT for role in roles) == 801
-        return
-    images = {"cifar10": load_cifar10, "fashion-mnist": load_fashion_mnist}[dataset]()
-    each = len(images.train_labels) // 10, len(images.test_labels) // 10
-    assert each == ((5_000, 1_000) if dataset == "cifar10" else (6_000, 1_000))
-    assert (np.bincount(images.train_labels) == each[0]).all()
-    assert (np.bincount(images.test_labels) == each[1]).all()
-    if dataset == "cifar10":
-        colours = images.train_images.swapaxes(0, 1).reshape(3, -1) / np.float32(255)
-        np.testing.assert_allclose(colours.mean(axis=1, dtype=np.float64), [0.4914, 0.4822, 0.4465], atol=5e-5)
-        np.testing.assert_allclose(colours.std(axis=1, dtype=np.float64), [0.2470, 0.2435, 0.2616], atol=5e-5)
