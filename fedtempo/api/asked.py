@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
@@ -13,11 +13,12 @@ from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.running.progress import grid_progress, shows_bars
 from fedtempo.experiments.settings.changes import changed
-from fedtempo.experiments.settings.config import Experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.experiments.settings.problem_experiment import problem_experiment
 from fedtempo.policies.builtin import BUILT_IN
+from fedtempo.policies.foreign import UserPolicy
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.problem import Problem, name_of
 from fedtempo.simulator.simulation import make_policy
@@ -34,6 +35,8 @@ def experiment_of(
 ) -> Experiment:
     """Return what is asked for: of a problem, or of a file under a preset, with settings and options over it."""
     if isinstance(problem, Problem):
+        if preset != DEFAULT_PRESET:
+            raise InputError("preset", "be that of a configuration", repr(preset), "a Problem has none")
         experiment: Experiment = problem_experiment(problem, settings)
     elif isinstance(problem, (str, Path)):
         experiment = load_experiment(problem, preset, over=settings)
@@ -53,23 +56,46 @@ def stop_table(problem: object, **ends: float | None) -> dict[str, float]:
 
 def chosen(policies: PolicyChoices) -> tuple[dict[str, PolicyLike], dict[str, dict[str, object]]]:
     """Return policies by name, and the options of those that were given some."""
-    if isinstance(policies, str):
-        policies = [policies]
-    if not isinstance(policies, Mapping):
-        policies = {one if isinstance(one, str) else name_of(one).rpartition(":")[2]: one for one in policies}
-    if not policies:
-        raise InputError(name="policies", rule="name at least one", got="none")
     found: dict[str, PolicyLike] = {}
     options: dict[str, dict[str, object]] = {}
-    for name, choice in policies.items():
+    for name, choice in _pairs(policies):
         policy, own = choice if isinstance(choice, tuple) else (choice, {})
-        if name in BUILT_IN and policy != name:
-            got = f"{name!r} for {name_of(policy)}"
-            raise InputError("policies", "not give a built-in policy's name to another", got, "choose another name")
+        if not isinstance(name, str) or not name.strip() or name in found:
+            remedy = "give a dict from names to policies"
+            raise InputError("policies", "have different names", repr(name), remedy)
+        _check_policy(name, policy)
         found[name] = policy
         if own:
             options[name] = dict(own)
+    if not found:
+        raise InputError(name="policies", rule="name at least one", got="none")
     return found, options
+
+
+def _pairs(policies: PolicyChoices) -> list[tuple[str, PolicyChoice]]:
+    if isinstance(policies, Mapping):
+        pairs = list(policies.items())
+    else:
+        listed = [policies] if isinstance(policies, str) or callable(policies) else policies
+        if not isinstance(listed, Sequence):
+            raise InputError("policies", "be a list, or a dict from names to policies", repr(policies))
+        pairs = [(one if isinstance(one, str) else name_of(one).rpartition(":")[2], one) for one in listed]
+    for name, choice in pairs:
+        if isinstance(choice, tuple) and not (len(choice) == 2 and isinstance(choice[1], Mapping)):
+            raise InputError(f"policies: {name}", "be a policy, or a pair of one and its options", repr(choice))
+    return pairs
+
+
+def _check_policy(name: str, policy: PolicyLike) -> None:
+    """Refuse what can be no policy of several runs."""
+    if name in BUILT_IN and policy != name:
+        got = f"{name!r} for {name_of(policy)}"
+        raise InputError("policies", "not give a built-in policy's name to another", got, "choose another name")
+    if isinstance(policy, UserPolicy) and not isinstance(policy, type):
+        got = f"a {type(policy).__name__} that is there already"
+        raise InputError(f"policies: {name}", "be made anew for each run", got, "give its class")
+    if not isinstance(policy, str) and not callable(policy):
+        raise InputError(f"policies: {name}", "be a name, a class or a function from fleet to q", repr(policy))
 
 
 def check_own(experiment: Experiment, policies: Mapping[str, PolicyLike]) -> None:
@@ -84,7 +110,7 @@ def check_own(experiment: Experiment, policies: Mapping[str, PolicyLike]) -> Non
 
 def seeds_of(seeds: int | Sequence[int], first_seed: int) -> Sequence[int]:
     """Return so many seeds from the first on, or those that are given."""
-    if isinstance(seeds, int):
+    if not isinstance(seeds, Iterable):
         return range(check_seed("first_seed", first_seed), first_seed + check_count("seeds", seeds))
     found = [check_seed("seeds", seed) for seed in seeds]
     if not found or len(set(found)) < len(found):
@@ -98,6 +124,10 @@ def computing(out: Path | str | None, jobs: int | None, progress: bool | None) -
 
     ``progress``: whether to show how runs get on; None: where somebody is likely to look, in a terminal or a notebook.
     """
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int)):
+        raise InputError(name="jobs", rule="be a number of processes, or -1 for one to each core", got=repr(jobs))
+    if out is not None and not isinstance(out, (str, Path)):
+        raise InputError(name="out", rule="be the path of a folder", got=repr(out))
     shown = shows_bars() if progress is None else progress
     execution = Execution(jobs=-1 if jobs is None else jobs, watch=grid_progress if shown else unwatched)
     if out is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtempo.api.result import Result
-from fedtempo.checks import Vector
+from fedtempo.checks import InputError, Vector
 from fedtempo.experiments.settings.decode import decode
 from fedtempo.fleet import Fleet
 from fedtempo.fleet_csv import read_fleet
@@ -81,4 +81,7 @@ def plan(fleet: Fleet | Path | str, **settings: object) -> PlannedFleet:
       ``link``, ``duplicates``, ``rounds_weighted``, ``weighted_cohort``, ``draws``, ``seed``: as for ``fedtempo plan``.
     """
     checked = decode(PlanSettings, settings)
+    if not isinstance(fleet, (Fleet, str, Path)):
+        rule = "be a Fleet, or the path of its CSV file"
+        raise InputError(name="fleet", rule=rule, got=type(fleet).__name__)
     return PlannedFleet(plan_fleet(fleet if isinstance(fleet, Fleet) else read_fleet(fleet), checked))

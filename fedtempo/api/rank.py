@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedtempo.api.asked import PolicyChoices, check_own, chosen, computing, experiment_of, seeds_of, stop_table
 from fedtempo.api.result import Result
-from fedtempo.api.tune import search_choices
-from fedtempo.engine.settings import check_training_names
+from fedtempo.api.tune import check_choices, search_choices
+from fedtempo.checks import InputError
 from fedtempo.experiments.ranking import tuning as tuning_verb
 from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace, Trial, candidates, try_out
 from fedtempo.experiments.ranking.chart import ranking_figure
@@ -80,7 +80,7 @@ def rank(
     All other arguments are those of ``compare``.
     """
     choices = search_choices(step_sizes, cohort_sizes)
-    check_training_names("rank", {**training, **choices}, complete=isinstance(problem, Problem))
+    check_choices("rank", problem, training, choices)
     names, options = chosen(policies)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}
     stop = stop_table(problem, **ends, max_time=time_limit, max_rounds=max_rounds)
@@ -88,6 +88,9 @@ def rank(
     experiment = experiment_of(problem, preset, {"training": first | training, "stop": stop}, options)
     check_own(experiment, names)
     tuned_on, ranked_on = seeds_of(tuning_seeds, FIRST_SEED), seeds_of(seeds, first_seed)
+    if both := set(tuned_on) & set(ranked_on):
+        got = f"seed {min(both)} for both"
+        raise InputError("seeds", "be others than those of tuning", got, f"tuning has {FIRST_SEED} and on")
     with computing(out, jobs, progress) as (folder, execution):
         space = SearchSpace(experiment=experiment, choices=choices, seeds=tuned_on, stop={}, root=folder)
         tuned = tuning_verb.tune(names, space, execution)

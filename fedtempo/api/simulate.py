@@ -87,7 +87,9 @@ def simulate(
     }  # fmt: skip
     if isinstance(data, Problem):
         problem = data
-        if over := [name for name, value in given.items() if value is not None]:
+        usual = {"model": model == "softmax", "device": device == "cpu", "total_bandwidth": total_bandwidth == 1.0}
+        over = [name for name, value in given.items() if value is not None]
+        if over := over + [name for name, is_usual in usual.items() if not is_usual]:
             raise InputError(name=over[0], rule="not be given beside a Problem, which has its own", got="both")
     else:
         problem = Problem(data, model, device=device, total_bandwidth=total_bandwidth, **given)  # type: ignore[arg-type]

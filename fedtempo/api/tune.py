@@ -1,6 +1,6 @@
 """Each policy at its own best settings on a problem of one's own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +84,7 @@ def tune(
     All other arguments are those of ``compare``.
     """
     choices = search_choices(step_sizes, cohort_sizes)
-    check_training_names("tune", {**training, **choices}, complete=isinstance(problem, Problem))
+    check_choices("tune", problem, training, choices)
     names, options = chosen(policies)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}
     stop = stop_table(problem, **ends, max_time=time_limit, max_rounds=max_rounds)
@@ -98,8 +98,21 @@ def tune(
         return Tuned(verb.tune(names, space, execution))
 
 
+def check_choices(
+    where: str, problem: object, training: Mapping[str, object], choices: Mapping[str, Sequence[float]]
+) -> None:
+    """Refuse settings that there are not, and such as are tried."""
+    check_training_names(where, {**training, **choices}, complete=isinstance(problem, Problem))
+    for name in training:
+        if name in choices:
+            raise InputError(name=name, rule=f"not be given beside {name}s, which are tried", got="both")
+
+
 def search_choices(step_sizes: Sequence[float], cohort_sizes: Sequence[int]) -> dict[str, list[float]]:
     """Return the values to try for each setting."""
+    for name, values in (("step_sizes", step_sizes), ("cohort_sizes", cohort_sizes)):
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise InputError(name=name, rule="be a list of numbers", got=repr(values))
     sizes = [check_positive("step_sizes", size) for size in step_sizes]
     cohorts = [check_count("cohort_sizes", size) for size in cohort_sizes]
     for name, values in (("step_sizes", sizes), ("cohort_sizes", cohorts)):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 Inputs: TypeAlias = npt.NDArray[np.float32]
 Samples: TypeAlias = npt.NDArray[Any]  # float32, or int64
 
+_checksums: "WeakKeyDictionary[FederatedData, str]" = WeakKeyDictionary()  # arrays are read-only here
 
-@dataclass(frozen=True, eq=False, slots=True)
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class FederatedData:
     """Training data of all clients, one client after another, and held-out test data.
 
@@ -207,12 +210,14 @@ class FederatedData:
         return summarise(self)
 
     def checksum(self) -> str:
-        """Return the SHA-256 of everything that training and testing see, as hexadecimal digits."""
+        """Return the SHA-256 of everything that training and testing see, as hexadecimal digits; computed once."""
+        if self in _checksums:
+            return _checksums[self]
         digest = hashlib.sha256(repr((self.num_classes, self.input_shape)).encode())
         for array in (self.inputs, self.labels, self.offsets, self.test_inputs, self.test_labels):
             digest.update(repr((array.dtype.str, array.shape)).encode())
             digest.update(array.data)
-        return digest.hexdigest()
+        return _checksums.setdefault(self, digest.hexdigest())
 
     def _keep(self, field: str, value: object) -> None:
         object.__setattr__(self, field, value)

@@ -92,12 +92,15 @@ class _Shared(NamedTuple):
     model: str | None = None  # None: of somebody's own app on Flower nodes, which is no experiment of a configuration
     times: TimesConfig | None = None
     channel: ChannelConfig | None = None
+    problem: Mapping[str, object] | None = None  # one that was made in Python
 
 
 def _shared(header: Header) -> _Shared:
     clients = header.data_checksum, header.samples
     if "data" not in header.config:
-        return _Shared(clients, int(header.config["training"]["cohort_size"]))
+        own = header.config.get("policy", {}).get(header.policy, {}).get("training", {})
+        size = own.get("cohort_size", header.config["training"]["cohort_size"])
+        return _Shared(clients, int(size), problem=header.config.get("problem"))
     experiment = decode_experiment(header.config)
     training, _ = for_policy(experiment, header.policy)
     return _Shared(clients, training.cohort_size, experiment.model.kind, experiment.times, experiment.channel)

@@ -1,10 +1,11 @@
 """What is trained and by whom: data, a model that learns from them, a fleet, and how its times change."""
 
+import json
 import os
 import uuid
 import zlib
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,22 @@ class Problem:
         fleet = Fleet(data.data_share, np.ones(data.num_clients), **nominal, **more, total_bandwidth=total_bandwidth)
         self._assemble(data, model, fleet, channel)
         self.device, self.learning = device, dict[str, Any]({"loss": loss, "metric": metric, "optimiser": optimiser})
+        self.named: dict[str, object] = {}
+        _check_learning(model, self.learning)
 
     @classmethod
-    def of_fleet(cls, data: FederatedData, model: object, fleet: Fleet, channel: Channel | None = None) -> "Problem":
-        """Return the problem of a fleet that is there already."""
+    def of_fleet(
+        cls,
+        data: FederatedData,
+        model: object,
+        fleet: Fleet,
+        channel: Channel | None = None,
+        named: Mapping[str, object] | None = None,
+    ) -> "Problem":
+        """Return the problem of a fleet that is there already; ``named``: what its description calls parts of it."""
         problem = cls.__new__(cls)
         problem._assemble(data, model, fleet, channel)
-        problem.device, problem.learning = "cpu", {}
+        problem.device, problem.learning, problem.named = "cpu", {}, dict(named or {})
         return problem
 
     @classmethod
@@ -83,6 +93,8 @@ class Problem:
 
         The presets are tables of the file; ``paper`` is the file itself.
         """
+        if not isinstance(path, (str, Path)):
+            raise InputError(name="path", rule="be that of a configuration", got=repr(path))
         read: Callable[..., Problem] = load_reference("from_file", FROM_FILE)  # type: ignore[assignment]
         return read(path, preset)
 
@@ -94,7 +106,10 @@ class Problem:
                 got=f"{len(fleet)} and {data.num_clients}",
             )
         self.data, self.model, self.fleet = data, model, fleet
-        self.channel = channel or StaticChannel(fleet.compute_time, fleet.upload_time)
+        self.channel = StaticChannel(fleet.compute_time, fleet.upload_time) if channel is None else channel
+        if channel is not None and (size := len(channel.at(0, 0.0))) != len(fleet):
+            got = f"{size} clients, and {len(fleet)} in the data"
+            raise InputError(name="channel", rule="have times for each client", got=got)
         self.key, self.made_in = uuid.uuid4().hex, os.getpid()  # by which other processes know it again
 
     @cached_property
@@ -115,14 +130,17 @@ class Problem:
         """Return what tells this problem from others as plain values; functions are told apart by their names alone."""
         fleet = self.fleet
         times = (fleet.compute_time, fleet.upload_time, fleet.download_time, fleet.bandwidth_cap)
-        own = {name: name_of(value) for name, value in self.learning.items() if value is not None}
+        own = {name: _described(value) for name, value in self.learning.items() if value is not None}
+        trainer = self.trainer
         return {
             "data": self.data.checksum(),
-            "model": name_of(self.model),
+            "model": _described(self.model),
+            "parameters": trainer.num_parameters + getattr(trainer, "num_buffers", 0),
             "device": self.device,
             **own,
             "fleet": _digest([*times, fleet.data_share, np.array(fleet.total_bandwidth)]),
-            "channel": {"kind": name_of(self.channel), **_settings_in(self.channel)},
+            "channel": _summed_up(self.channel),
+            **self.named,
         }
 
     def initial_model(self, seed: int) -> Parameters:
@@ -167,8 +185,24 @@ def _check_data(data: object) -> None:
         raise InputError(name="data", rule="be a FederatedData", got=type(data).__name__, remedy=remedy)
 
 
+def _check_learning(model: object, learning: Mapping[str, object]) -> None:
+    """Refuse what can be no model, loss, metric or optimiser, without loading torch."""
+    if (isinstance(model, str) and model not in ("softmax", *NETWORKS)) or not (callable(model) or _is_model(model)):
+        choices = f"softmax, {', '.join(NETWORKS)}, a function that makes a torch module, or a trainer"
+        raise InputError(name="model", rule=f"be {choices}", got=repr(model))
+    for name, part in learning.items():
+        if part is not None and not callable(part) and not (name == "optimiser" and isinstance(part, str)):
+            raise InputError(name=name, rule="be a function", got=repr(part))
+
+
+def _is_model(model: object) -> bool:
+    return isinstance(model, str) or is_trainer(model)
+
+
 def _nominal_times(channel: Channel | None, nominal: dict[str, Any]) -> dict[str, Any]:
     """Return nominal times, which the channel gives where they are left out."""
+    if channel is not None and not hasattr(channel, "at"):
+        raise InputError(name="channel", rule="have a method at(round_index, time)", got=repr(channel))
     if channel is not None and any(times is None for times in nominal.values()):
         first = channel.at(0, 0.0)
         usual = {"compute_time": first.compute_time, "upload_time": first.upload_time}
@@ -178,17 +212,43 @@ def _nominal_times(channel: Channel | None, nominal: dict[str, Any]) -> dict[str
     return nominal
 
 
-def _settings_in(part: object, depth: int = DEPTH) -> dict[str, object]:
-    """Return the numbers, words and arrays that an object holds, and those of what it holds, as plain values."""
-    found: dict[str, object] = {}
-    for name, value in getattr(part, "__dict__", {}).items():
-        if isinstance(value, (bool, int, float, str)):
-            found[name] = value
-        elif isinstance(value, np.ndarray):
-            found[name] = _digest([value])
-        elif depth and hasattr(value, "__dict__") and (inner := _settings_in(value, depth - 1)):
-            found[name] = {"kind": name_of(value), **inner}
-    return found
+def _described(part: object) -> str:
+    """Return the name of a part of a problem; of one that holds something, such as a partial, with what it holds."""
+    plain = isinstance(part, (str, type)) or hasattr(part, "__qualname__") or is_trainer(part)
+    return name_of(part) if plain else _summed_up(part)
+
+
+def is_trainer(model: object) -> bool:
+    """Return whether a model is a trainer already."""
+    return hasattr(model, "train") and hasattr(model, "evaluate") and not isinstance(model, type)
+
+
+def _plain(part: object, depth: int = DEPTH) -> object:
+    """Return what an object holds as plain values; functions, and what lies too deep, by their names."""
+    if part is None or isinstance(part, (bool, int, float, str)):
+        return part
+    if isinstance(part, np.generic):
+        return part.item()
+    if isinstance(part, np.ndarray):
+        return _digest([part])
+    if isinstance(part, (list, tuple)):
+        return [_plain(one, depth) for one in part]
+    if isinstance(part, Mapping):
+        return {str(name): _plain(one, depth) for name, one in part.items()}
+    if isinstance(part, partial):
+        return [name_of(part), _plain(part.args, depth), _plain(part.keywords, depth)]
+    if not depth or isinstance(part, type) or hasattr(part, "__qualname__"):
+        return name_of(part)
+    slots = (name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ()))
+    names = [*getattr(part, "__dict__", {}), *slots]
+    held = {name: _plain(getattr(part, name), depth - 1) for name in sorted(names) if hasattr(part, name)}
+    return {"kind": name_of(part), **held}
+
+
+def _summed_up(part: object) -> str:
+    """Return an object's name, and a digest of what it holds."""
+    text = json.dumps(_plain(part), sort_keys=True, default=str)
+    return f"{name_of(part)} {zlib.crc32(text.encode()):08x}"
 
 
 def _digest(arrays: Iterable[npt.NDArray[Any] | None]) -> str:
@@ -214,11 +274,13 @@ def make_trainer(
     A loss, a metric and an optimiser of one's own need torch, and so does a device other than the processor.
     """
     own = {name: one for name, one in (("loss", loss), ("metric", metric), ("optimiser", optimiser)) if one is not None}
-    is_trainer = hasattr(model, "train") and hasattr(model, "evaluate") and not isinstance(model, type)
-    if own and (model == "softmax" or is_trainer):
+    ready = is_trainer(model)
+    if own and (model == "softmax" or ready):
         remedy = "give a function that makes a torch module"
         raise InputError(next(iter(own)), "be given with a model on torch", f"{model!r}"[:60], remedy)
     if model == "softmax":
+        if device != "cpu":
+            raise InputError(name="device", rule="be cpu for softmax", got=repr(device), remedy="leave it out")
         from fedtempo.learning.softmax import SoftmaxTrainer
 
         return SoftmaxTrainer(data)
@@ -226,7 +288,7 @@ def make_trainer(
         from fedtempo.learning.lenet import LeNetTrainer
 
         return LeNetTrainer(data)
-    if is_trainer:
+    if ready:
         return model  # type: ignore[return-value]
     if model not in NETWORKS and not callable(model):
         choices = f"softmax, {', '.join(NETWORKS)}, a function that makes a torch module, or a trainer"

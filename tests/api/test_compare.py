@@ -192,6 +192,12 @@ def test_killed_half_way_and_started_again_it_ends_with_the_same_bytes(script, t
         ({"seeds": 0}, "seeds must be"),
         ({"seeds": [1, 1]}, "different seeds"),
         ({"cohort_sise": 3}, "did you mean 'cohort_size'"),
+        ({"policies": None}, "policies must be a list"),
+        ({"policies": ["tempo", "tempo"]}, "have different names"),
+        ({"policies": {"a": ("tempo", "x")}}, "a pair of one and its options"),
+        ({"preset": "best"}, "a Problem has none"),
+        ({"jobs": "2"}, "jobs must be"),
+        ({"seeds": 2.0}, "seeds must be"),
     ],
 )
 def test_bad_arguments_get_one_sentence(problem, tmp_path, change, sentence):

@@ -72,7 +72,7 @@ def reproduce(request: ReproductionRequest, execution: Execution) -> Iterator[Re
 def parts_of(what: str) -> list[str]:
     """Return the names of the parts that a name stands for."""
     if what not in PARTS_OF_PAPER:
-        near = difflib.get_close_matches(what, PARTS_OF_PAPER, n=1)
+        near = difflib.get_close_matches(str(what), PARTS_OF_PAPER, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else ""
         raise InputError(name="what", rule=f"be one of {', '.join(PARTS_OF_PAPER)}", got=repr(what), remedy=remedy)
     return list(REPRODUCERS) if what == EVERYTHING else [what]

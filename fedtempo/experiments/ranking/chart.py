@@ -42,7 +42,7 @@ def ranking_figure(ranking: Ranking) -> "Figure":
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    granted = [policy for policy in order if traits(policy).oracle]
+    granted = [policy for policy in order if ranking.standings[policy][0].times.oracle]
     axes.set_yticks(range(len(order)), [f"{policy}*" if policy in granted else policy for policy in order])
     axes.grid(axis="x", color="#dddddd", linewidth=0.5)
     axes.set_axisbelow(True)

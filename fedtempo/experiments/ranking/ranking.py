@@ -37,7 +37,7 @@ class Ranking:
 
         def place(policy: str) -> tuple[bool, int, float]:
             standings = self.standings[policy]
-            return traits(policy).oracle, missed(standings), mean_time(standings)
+            return standings[0].times.oracle, missed(standings), mean_time(standings)
 
         return sorted(self.standings, key=place)
 
@@ -110,7 +110,7 @@ class Ranking:
             f"are of {self.over}s in pairs: their 95 % interval and their range. Settings were chosen on other "
             f"{'draws and seeds' if draws else 'seeds'}; of each policy's own options the defaults stand."
         )
-        if granted := [policy for policy in self.order if traits(policy).oracle]:
+        if granted := [policy for policy in self.order if self.standings[policy][0].times.oracle]:
             procedure += f" Outside the ranking, with pilots taken for granted: {', '.join(granted)}."
         return procedure
 

@@ -98,12 +98,14 @@ def data_contents(config: DataConfig) -> tuple[object, ...]:
     return tuple(data_digests(config).values())
 
 
-def folder_name(policy: str, seed: int, settings: SettingsTable, files: SettingsTable) -> str:
+def folder_name(policy: str, seed: int, settings: SettingsTable, files: SettingsTable, kind: str = "") -> str:
     """Return the name of a run's folder: of other settings another, not of another policy's options.
 
     Files count by what they hold. So does the file of a policy that another package brings: changed, it runs anew.
+    ``kind``: what the policy's name stands for, where it is not its own.
     """
-    own = [] if (source := source_of(policy)) is None else [digest_of(str(source))]
+    own = [] if (source := source_of(kind or policy)) is None else [digest_of(str(source))]
+    own += [kind] if kind else []
     identity = [_with_first_names(merged(settings, files)), policy, seed, *own]
     key = json.dumps(identity, sort_keys=True, default=str)
     name = re.sub(r"[^\w.+-]", "_", policy)  # whatever somebody calls it

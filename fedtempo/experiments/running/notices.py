@@ -2,16 +2,16 @@
 
 import math
 import warnings
-from collections.abc import Sequence
 
 from fedtempo.engine.records import RunNotice
+from fedtempo.experiments.running.planned import Policies, by_name
 from fedtempo.experiments.running.problem import data_of, load_data
 from fedtempo.experiments.settings.config import Experiment, FileExperiment, for_policy
 from fedtempo.policies.proposed import PilotOptions
 from fedtempo.policies.registry import traits
 
 
-def warn_first(experiment: Experiment, policies: Sequence[str]) -> None:
+def warn_first(experiment: Experiment, policies: Policies) -> None:
     """Warn of data that are not those that the experiment names, of pilots that go too far, and of K above N."""
     notices = data_notice(experiment), pilot_notice(experiment, policies), cohort_notice(experiment, policies)
     for notice in notices:
@@ -29,12 +29,12 @@ def data_notice(experiment: Experiment) -> str | None:
     return f"the data are {data.name}, not the whole of {kind.upper()}; run: fedtempo fetch {kind}"
 
 
-def pilot_notice(experiment: Experiment, policies: Sequence[str]) -> str | None:
+def pilot_notice(experiment: Experiment, policies: Policies) -> str | None:
     """Say that pilots go further than the runs that they are for, None where they do not."""
     target = experiment.stop.target_loss
     if target is None:
         return None
-    ends = {policy: _end_of_pilots(experiment, policy) for policy in policies if traits(policy).needs_pilots}
+    ends = {policy: _end_of_pilots(experiment, policy) for policy in _with(policies, "needs_pilots")}
     low = {policy: end for policy, end in ends.items() if end < target}
     if not low:
         return None
@@ -44,13 +44,13 @@ def pilot_notice(experiment: Experiment, policies: Sequence[str]) -> str | None:
     )
 
 
-def cohort_notice(experiment: Experiment, policies: Sequence[str]) -> str | None:
+def cohort_notice(experiment: Experiment, policies: Policies) -> str | None:
     """Say that more clients are to be drawn in a round than there are, None where it is not so.
 
     Policies that draw each client once at most take all of them then.
     """
     clients = data_of(experiment).num_clients
-    asked = {policy: for_policy(experiment, policy) for policy in policies if traits(policy).repeats}
+    asked = {policy: for_policy(experiment, policy) for policy in _with(policies, "repeats")}
     above = {
         policy: training.cohort_size
         for policy, (training, options) in asked.items()
@@ -63,6 +63,11 @@ def cohort_notice(experiment: Experiment, policies: Sequence[str]) -> str | None
         f"cohort_size {sizes} is above the {clients} clients: {' and '.join(above)} {draw} with replacement, "
         "and may draw a client several times a round"
     )
+
+
+def _with(policies: Policies, trait: str) -> list[str]:
+    """Return the names of the policies that have a trait."""
+    return [name for name, one in by_name(policies).items() if isinstance(one, str) and getattr(traits(one), trait)]
 
 
 def _end_of_pilots(experiment: Experiment, policy: str) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,6 +18,7 @@ from fedtempo.experiments.settings.config import Experiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.policies.options import read_options
 from fedtempo.policies.registry import PolicyLike, check_name, traits
+from fedtempo.simulator.problem import name_of
 from fedtempo.simulator.simulation import RunSettings
 
 # By name, or by what records are to call them.
@@ -75,13 +75,14 @@ def plan_runs(experiment: Experiment, policies: Policies, seeds: Sequence[int], 
         settings = run_settings(experiment, name, 0, policy)
         identity = settings_of(experiment, settings.training, settings.options)
         header = make_header(experiment, name, 0, table=table, files=files)
-        header = msgspec.structs.replace(header, kind=policy if isinstance(policy, str) and policy != name else "")
+        kind = "" if policy == name else policy if isinstance(policy, str) else name_of(policy)
+        header = msgspec.structs.replace(header, kind=kind)
         for seed in seeds:
             run = PlannedRun(
                 experiment=experiment,
                 settings=replace(settings, seed=seed),
                 header=msgspec.structs.replace(header, seed=seed),
-                folder=root / folder_name(name, seed, identity, files),
+                folder=root / folder_name(name, seed, identity, files, kind),
             )
             found.append(run)
     return found
@@ -138,7 +139,6 @@ def make_header(
     )
 
 
-@lru_cache(maxsize=4)
 def _facts_of(data: FederatedData) -> tuple[str, str, list[int]]:
     """Return what headers hold of the data: their name, their checksum, and how many samples each client has."""
     return data.name, data.checksum(), data.sizes.tolist()

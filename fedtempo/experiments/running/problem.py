@@ -73,7 +73,10 @@ def _problem(
     trainer = load_trainer(model, data)
     bits = bits_of(trainer) if model_bits is None else model_bits
     fleet, varying = _fleet_and_channel(times, channel, load_data(data), bits)
-    return Problem.of_fleet(load_data(data), trainer, fleet, varying)
+    named: dict[str, object] = {"model": model.kind, "device": model.device, "loss": model.loss, "metric": model.metric}
+    named |= {"optimiser": model.optimiser, **{f"code of {part}": code for part, code in model_digests(model).items()}}
+    given = {part: name for part, name in named.items() if name is not None}
+    return Problem.of_fleet(load_data(data), trainer, fleet, varying, given)
 
 
 _from_elsewhere: dict[str, Problem] = {}
