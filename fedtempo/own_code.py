@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ from types import ModuleType
 from fedtempo.checks import InputError, near_miss
 
 PYTHON = ".py"
+BEGUN = time.time()
+KEPT = ("fedtempo", "__main__")  # never run again: the classes of this package, and somebody's whole script
+_digests: dict[str, str] = {}  # of the files of imported modules as they were run, by the module's name
 
 
 def is_reference(text: str) -> bool:
@@ -49,7 +53,7 @@ def load_reference(setting: str, reference: str) -> object:
     module, _, name = reference.rpartition(":")
     with imports_from(reference):
         try:
-            found = _of_file(Path(module)) if module.endswith(PYTHON) else importlib.import_module(module)
+            found = _of_file(Path(module)) if module.endswith(PYTHON) else _imported(module)
         except ModuleNotFoundError as error:
             if error.name is not None and f"{module}.".startswith(f"{error.name}."):
                 rule = "name a module here, beside the configuration, or installed"
@@ -94,7 +98,7 @@ def _of_file(path: Path) -> ModuleType:
     """Import a file: of a package by its name, alone under a name that no other module can have."""
     _, names = _root(path)
     if len(names) > 1 or path.name == f"__init__{PYTHON}":
-        found = importlib.import_module(".".join(names))
+        found = _imported(".".join(names))
         if found.__file__ is None or Path(found.__file__).absolute() != path.absolute():
             raise ImportError(f"another package {names[0]} at {found.__file__}")
         return found
@@ -105,12 +109,31 @@ def _of_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
-        # From its source: bytecode is told apart by seconds, and somebody may have changed the file just now.
-        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+        _execute(module, path)
     except BaseException:
         del sys.modules[name]
         raise
     return module
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module by its name; run it again where its file has changed since, so that the old code is not used."""
+    before = sys.modules.get(name)
+    found = importlib.import_module(name)
+    path = Path(found.__file__ or "")
+    if path.suffix != PYTHON or name.partition(".")[0] in KEPT:
+        return found
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if before is not None and _digests.get(name, "" if path.stat().st_mtime > BEGUN else digest) != digest:
+        _digests[name] = ""  # should it fail, it is neither the old one nor the new one
+        _execute(found, path)
+    _digests[name] = digest
+    return found
+
+
+def _execute(module: ModuleType, path: Path) -> None:
+    """Run a module from its source: bytecode is told apart by seconds, and the file may have changed just now."""
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
 
 
 def _unusable(setting: str, reference: str, error: Exception) -> InputError:

@@ -1,5 +1,6 @@
 """Functions and classes of a user's own, by the name of a module."""
 
+import importlib
 import sys
 
 import pytest
@@ -48,6 +49,32 @@ def test_a_changed_file_is_read_again(folder):
     assert load_reference("kind", reference) == "mine"
     (folder / "random.py").write_text("value = 'changed'\n")
     assert load_reference("kind", reference) == "changed"
+
+
+def test_a_changed_module_of_a_package_is_run_again(folder):
+    """Also where it changed within a second and kept its size, which bytecode does not notice."""
+    reference = located("bundle:value", [folder])
+    assert load_reference("kind", reference) == 3
+    (folder / "bundle" / "__init__.py").write_text("value = 4\n")
+    assert load_reference("kind", reference) == 4
+    (folder / "bundle" / "__init__.py").write_text("value = 1 / 0\n")
+    with pytest.raises(InputError, match="ZeroDivisionError"):
+        load_reference("kind", reference)
+    (folder / "bundle" / "__init__.py").write_text("value = 4\n")
+    assert load_reference("kind", reference) == 4
+
+
+def test_a_module_that_somebody_else_imported_is_run_again_if_it_may_have_changed(folder, monkeypatch):
+    monkeypatch.syspath_prepend(folder)
+    assert importlib.import_module("beside").value == 1
+    (folder / "beside.py").write_text("value = 2\n")
+    assert load_reference("kind", "beside:value") == 2
+
+
+def test_modules_that_did_not_change_are_not_run_again(folder):
+    (folder / "bundle" / "part.py").write_text("value = []\n")
+    first, again = (load_reference("kind", located("bundle.part:value", [folder])) for _ in range(2))
+    assert first is again
 
 
 def test_other_modules_are_where_python_looks(folder):

@@ -18,7 +18,7 @@ from fedtempo.experiments.running import runner
 from fedtempo.experiments.running.planned import PlannedRun, plan_run
 from fedtempo.experiments.running.progress import run_progress
 from fedtempo.experiments.settings.problem_experiment import problem_experiment
-from fedtempo.files import read_errors, whole_file
+from fedtempo.files import whole_file
 from fedtempo.learning.trainer import Buffers, Parameters
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.channel import Channel
@@ -62,8 +62,8 @@ def simulate(
       policies plan with. A ``channel`` may have its own, and gives them where they are left out.
     - ``policy``: a name, a function from fleet to q, a class that takes a ``PolicySetting``, or a policy; ``options``:
       its options, by name.
-    - ``model``: "softmax", "lenet5", a function that returns a ``torch.nn.Module``, or a ``Trainer``; ``device``: where
-      torch trains it; ``loss``, ``metric``, ``optimiser``: how (docs/models.md).
+    - ``model``: "softmax", "lenet5", "cnn", "lstm", a function that returns a ``torch.nn.Module``, or a ``Trainer``;
+      ``device``: where torch trains it; ``loss``, ``metric``, ``optimiser``: how (docs/models.md).
     - ``channel``: how times change from round to round, and who is available.
     - ``download_time``: seconds before computing can start. ``bandwidth_cap``: the most bandwidth of each client's own
       link. ``total_bandwidth``: f_tot, in the same units.
@@ -75,7 +75,7 @@ def simulate(
     - ``progress``: show how it gets on. ``callbacks``: functions that are called with the record of each round.
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
-      ``evaluate_every``, ``evaluate_growth``.
+      ``evaluate_every``, ``evaluate_growth``, ``clip_norm``, ``local_schedule``, ``proximal``.
 
     Diverging training raises ``DivergedError`` with the records until then.
     """
@@ -158,5 +158,12 @@ def _write_model(folder: Path, loop: Loop) -> None:
 
 
 def _read_model(folder: Path) -> tuple[Parameters, Buffers]:
-    with read_errors(folder / MODEL), np.load(folder / MODEL) as saved:
-        return saved["model"], saved["buffers"]
+    try:
+        with open(folder / MODEL, "rb") as stream, np.load(stream) as saved:
+            return saved["model"], saved["buffers"]
+    except OSError as error:
+        got = (error.strerror or "an error").lower()
+    except Exception:  # whatever NumPy and zipfile raise
+        got = "other content"
+    remedy = f"delete {folder} to run it again"
+    raise InputError(f"{folder / MODEL}", "be the model of the finished run", got, remedy)

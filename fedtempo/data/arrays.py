@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedtempo.checks import Booleans, InputError, Integers, check_count, check_seed, near_miss
 from fedtempo.data import partition
-from fedtempo.data.array_types import TypedInputs, TypedLabels, typed_inputs, typed_labels
+from fedtempo.data.array_types import AnyArray, TypedInputs, TypedLabels, plain_array, typed_inputs, typed_labels
 from fedtempo.data.federation import FederatedData, Samples
 from fedtempo.data.owners import NOBODY, given_owners
 from fedtempo.data.partition import Partition
@@ -49,14 +49,15 @@ class SplitSettings:
 
 def federated(inputs: object, labels: object, settings: SplitSettings, *, test: object, name: str) -> FederatedData:
     """Return the data of a federation; ``test`` is a share that is held out, or a pair of inputs and labels."""
-    given = typed_inputs("inputs", inputs)
+    array = plain_array("inputs", inputs)
+    given = typed_inputs("inputs", array)
     known = typed_labels("labels", labels, len(given.rows))
     _check_split(settings, known)
     owner = None
     if not isinstance(settings.split, str):
         owner = given_owners(settings.split, len(given.rows), settings.clients)
     if isinstance(test, tuple | list):
-        test_inputs, test_labels = _test_pair(test, given, known)
+        test_inputs, test_labels = _test_pair(test, array, given, known)
         rows = np.arange(len(given.rows))
     else:
         held_out = _held_out(_share(test), known, owner, settings.seed)
@@ -88,10 +89,13 @@ def _share(test: object) -> float:
     return float(test)
 
 
-def _test_pair(test: Sequence[object], given: TypedInputs, known: TypedLabels) -> tuple[Samples, Samples]:
+def _test_pair(
+    test: Sequence[object], array: AnyArray, given: TypedInputs, known: TypedLabels
+) -> tuple[Samples, Samples]:
     if len(test) != 2:
         raise InputError("test", "be a share or a pair (inputs, labels)", f"{len(test)} values")
-    inputs = typed_inputs("test inputs", test[0])
+    test_array = plain_array("test inputs", test[0])
+    inputs = typed_inputs("test inputs", test_array)
     if (inputs.shape, inputs.tokens) != (given.shape, given.tokens):
         words = {True: "whole numbers", False: "real numbers"}
         raise InputError(
@@ -99,6 +103,10 @@ def _test_pair(test: Sequence[object], given: TypedInputs, known: TypedLabels) -
             rule=f"be {words[given.tokens]} of the shape {given.shape} for each sample, as inputs are",
             got=f"{words[inputs.tokens]} of the shape {inputs.shape}",
         )
+    if (test_array.dtype == np.uint8) != (array.dtype == np.uint8):
+        rule = f"be {array.dtype}, as inputs are"
+        remedy = "bytes are scaled to 0..1, other numbers are not"
+        raise InputError("test inputs", rule, f"{test_array.dtype}", remedy)
     return inputs.rows, known.numbered("test labels", test[1], len(inputs.rows))
 
 

@@ -29,19 +29,21 @@ class Objective:
             rule = "be given where labels are no classes"
             raise InputError(name="loss", rule=rule, got="none", remedy="such as torch.nn.functional.mse_loss")
         self.own_loss, self.own_metric = loss, metric
-        self.loss: Loss = cross_entropy if loss is None else loss
+        self.loss: Loss = cross_entropy if loss is None else self._loss_of_own
         self.knows_classes = True  # outputs are a number for each class, so that they have an accuracy
 
     def total_loss(self, outputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Return the loss, summed over samples."""
         if self.own_loss is None:
             return float(cross_entropy(outputs, labels, reduction="sum"))
-        return float(self.own_loss(outputs, labels)) * len(labels)
+        with one_sentence("the loss", "return one number for the module's outputs and the labels"):
+            return float(self.own_loss(outputs, labels)) * len(labels)
 
     def total_metric(self, outputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Return the metric, summed over samples; NaN where there is none."""
         if self.own_metric is not None:
-            return float(self.own_metric(outputs, labels)) * len(labels)
+            with one_sentence("the metric", "return one number for the module's outputs and the labels"):
+                return float(self.own_metric(outputs, labels)) * len(labels)
         return int((outputs.argmax(dim=1) == labels).sum()) if self.knows_classes else math.nan
 
     def check(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -52,18 +54,19 @@ class Objective:
             got = f"shape {shape} for {len(labels)} samples" if shape else f"a {type(outputs).__name__}"
             raise InputError(name="the module", rule=f"give {self.classes} numbers for a sample", got=got)
         self.knows_classes = bool(self.classes) and shape == wanted
-        with one_sentence("the loss", "take the module's outputs and the labels"):
-            loss = self.loss(outputs, labels)
+        loss = self.loss(outputs, labels)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             rule = "return one number, a tensor that follows from the outputs"
             raise InputError(name="the loss", rule=rule, got=_kind(loss), remedy="take the mean over the batch")
         if not math.isfinite(found := float(loss.detach())):
             remedy = "look at the data, the initial weights and the loss"
             raise InputError(name="the loss", rule="be finite at the start", got=f"{found}", remedy=remedy)
-        if self.own_metric is not None:
-            with one_sentence("the metric", "return one number for the module's outputs and the labels"):
-                float(self.own_metric(outputs.detach() if shape is not None else outputs, labels))
         return loss
+
+    def _loss_of_own(self, outputs: object, labels: torch.Tensor) -> torch.Tensor:
+        assert self.own_loss is not None
+        with one_sentence("the loss", "take the module's outputs and the labels"):
+            return self.own_loss(outputs, labels)
 
 
 def _kind(value: object) -> str:

@@ -96,8 +96,9 @@ class TorchTrainer:
             self.flat.set(starts[start], None if work.buffers is None else work.buffers[start])
             begun = models[start] if self.flat.exact else self.flat.parameters()
             # Dropout and the like draw from torch's own stream: here it is one of this client and these batches.
-            torch.manual_seed(_seed_of(work.rows[k]))
-            paths.append(self._run(rows[k, : int(work.local_steps[k])], sizes[k], work))
+            steps = int(work.local_steps[k])
+            torch.manual_seed(_seed_of(work.rows[k, :steps]))
+            paths.append(self._run(rows[k, :steps], sizes[k], work))
             updates.append((self.flat.parameters() - begun).astype(np.float32, copy=False))
             buffers.append(self.flat.buffers())
         largest, mean, mean_loss = np.array(paths).T
@@ -184,6 +185,11 @@ class TorchTrainer:
                 raise InputError("the module", "leave its inputs as they are", "other ones after it", remedy)
             loss = self.objective.check(self.module.train()(inputs), labels)
             gradients = self._gradients(loss)
+            if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
+                self.module.eval()
+                first = (part[:SAMPLES_AT_ONCE] for part in (self.test_inputs, self.test_labels))
+                with torch.inference_mode():
+                    self._total(self.objective.total_metric, *first)
         if self.optimiser is not None:
             check_optimiser(self.optimiser, self.trained, gradients)
 

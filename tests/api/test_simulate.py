@@ -9,6 +9,7 @@ import pytest
 
 from fedtempo import InputError
 from fedtempo.api.simulate import simulate
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.policies.policy import PolicySetting
 from fedtempo.policies.registry import make
 from support.marks import slow_after
@@ -51,6 +52,23 @@ def test_models_are_checked_and_torch_is_named_where_it_is_missing(data, times, 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'fedtempo\[torch\]'"):
         run(data, times, model=lambda: None)
+
+
+def test_a_finished_run_without_its_model_says_what_to_do(data, times, tmp_path):
+    run(data, times, rounds=1, out=tmp_path / "a")
+    model = tmp_path / "a" / "model.npz"
+    whole = model.read_bytes()
+    for content, said in ((b"junk", "other content"), (whole[:200], "other content"), (None, "no such file")):
+        model.unlink() if content is None else model.write_bytes(content)
+        with pytest.raises(InputError) as caught:
+            run(data, times, rounds=1, out=tmp_path / "a")
+        assert f"{model} must be the model of the finished run, got {said}" in str(caught.value)
+        assert str(caught.value).endswith(f"; delete {tmp_path / 'a'} to run it again")
+
+
+def test_every_setting_of_training_is_in_the_help_of_simulate():
+    for name in ("lstm", "cnn", *TrainingSettings.__dataclass_fields__):
+        assert name in simulate.__doc__
 
 
 def test_bad_arguments_of_simulate_get_one_sentence(data, times):

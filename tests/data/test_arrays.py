@@ -161,6 +161,14 @@ def test_tokens_stay_whole_numbers():
         ({"test": ([[1.0, 2.0]], [0])}, "test inputs must be real numbers of the shape .1,. for each"),
         ({"test": ([[1]], [0])}, "got whole numbers of the shape"),
         ({"test": ([[1.0]], [9])}, "test labels must be among labels, got 9 in row 0"),
+        (
+            {"test": (np.ones((1, 1), np.uint8), [0])},
+            "test inputs must be float64, as inputs are, got uint8; bytes are scaled to 0..1, other numbers are not",
+        ),
+        (
+            {"inputs": np.ones((SAMPLES, 1), np.uint8), "test": ([[1.0]], [0])},
+            "test inputs must be uint8, as inputs are, got float64",
+        ),
         ({"labels": np.zeros(SAMPLES)}, "labels must be one class for each sample in the split dirichlet, got float32"),
         ({"labels": np.zeros(3, int)}, "labels must have one entry for each of the 200 samples, got shape .3,."),
         ({"split": [[0], []]}, "split must have rows for each of the 5 clients, got 2 lists"),

@@ -119,6 +119,38 @@ def no_numbers(outputs, labels):
     return outputs.sum() * math.nan
 
 
+class FailsLater:
+    """The mean squared error, until somebody says that it fails."""
+
+    fails = False
+
+    def __call__(self, outputs, labels):
+        if self.fails:
+            raise ValueError("no more")
+        return functional.mse_loss(outputs, labels)
+
+
+@pytest.mark.parametrize("name", ["loss", "metric"])
+def test_a_function_that_fails_in_an_evaluation_is_named(line, name):
+    function = FailsLater()
+    trainer = TorchTrainer(line, lambda: nn.Linear(4, 1), **{"loss": functional.mse_loss, name: function})
+    function.fails = True
+    model = trainer.initial_model(np.random.default_rng(0))
+    with pytest.raises(InputError, match=f"the {name} must return one number .*, got ValueError: no more"):
+        trainer.evaluate(model)
+    if name == "loss":
+        with pytest.raises(InputError, match=r"the loss must take .* got ValueError: no more"):
+            trainer.train(model[None], work_of(line, [0]))
+
+
+def test_a_metric_is_tried_on_test_samples_first(line):
+    seen = []
+    TorchTrainer(
+        line, lambda: nn.Linear(4, 1), loss=functional.mse_loss, metric=lambda y, z: seen.append(len(z)) or 1.0
+    )
+    assert seen == [20], "all of them, since some metrics need more than two"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

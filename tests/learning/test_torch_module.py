@@ -1,5 +1,7 @@
 """Modules of torch as trainers: equal runs, buffers, optimisers, types, and modules that come back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -32,6 +34,16 @@ def test_a_module_with_dropout_and_frozen_weights_gives_equal_runs(data):
     frozen = first.update[:, : 60 * 20]
     assert not frozen.any()
     assert first.update[:, 60 * 20 :].any()
+
+
+def test_dropout_of_a_client_does_not_depend_on_the_steps_of_others(data):
+    trainer = TorchTrainer(data, lambda: nn.Sequential(nn.Linear(60, 20), nn.Dropout(0.5), nn.Linear(20, 10)))
+    model, work = first_model(trainer)[None], work_of(data, [1, 4])
+    fewer = replace(work, local_steps=np.array([3, work.rows.shape[1]]))
+    alone = replace(
+        work, start=work.start[:1], rows=work.rows[:1, :3], local_steps=np.array([3]), step_size=work.step_size[:1]
+    )
+    np.testing.assert_array_equal(trainer.train(model, fewer).update[0], trainer.train(model, alone).update[0])
 
 
 def test_statistics_of_batch_normalisation_are_those_of_a_clients_batches(data):

@@ -92,7 +92,8 @@ def lay_over(table: SettingsTable, assignments: Assignments) -> dict[str, object
 
     A setting of [training] goes over what policies have in its place too, unless theirs are among the assignments.
     """
-    found = _without_own(dict(table), {one.path[1] for one in assignments if one.path[0] == "training"})
+    names = {name for one in assignments if one.path[0] == "training" for name in one.path[1:2]}
+    found = _without_own(dict(table), names)
     for one in assignments:
         found = _with_value(found, one.path, one)
     return found

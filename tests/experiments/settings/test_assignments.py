@@ -89,6 +89,7 @@ def test_an_unknown_key_is_named(config, capsys):
         ("training.step_size=big", "training.step_size must be a number, got 'big'"),
         ("policy.unifrm.floor=1", "policy.unifrm must be a known policy, got 'unifrm'; did you mean 'uniform'?"),
         ("training.step_size.a=1", "training.step_size must be a table"),
+        ("training=3", "training must be a table, got 3"),
         ("name.a=1", "name must be a table, got 'small'"),
     ):
         if text.startswith("training.step_size.a"):
