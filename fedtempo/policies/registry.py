@@ -47,6 +47,8 @@ def source_of(policy: str) -> Path | None:
 
 def check_name(policy: str, *, setting: str = "policy") -> str:
     """Return the name of a policy that there is, or where it is defined; ``setting``: what named it."""
+    if policy in BUILT_IN:  # without a look at all that is installed, which takes longer than a round
+        return policy
     if is_reference(policy):
         _load(policy, setting)
         return policy
