@@ -30,6 +30,21 @@ PolicyChoices: TypeAlias = str | Sequence[PolicyLike] | Mapping[str, PolicyChoic
 MAX_ROUNDS = 2000  # where a call names no limit
 
 
+def asked_for(
+    problem: Problem | Path | str,
+    policies: PolicyChoices,
+    preset: str,
+    training: SettingsTable,
+    ends: Mapping[str, float | None],
+) -> tuple[Experiment, dict[str, PolicyLike]]:
+    """Return the experiment that a call asks for, and its policies by name; what is wrong is said before any run."""
+    names, options = chosen(policies)
+    settings = {"training": training, "stop": stop_table(problem, ends)}
+    experiment = experiment_of(problem, preset, settings, options)
+    check_own(experiment, names)
+    return experiment, names
+
+
 def experiment_of(
     problem: Problem | Path | str, preset: str, settings: SettingsTable, options: SettingsTable
 ) -> Experiment:
@@ -46,7 +61,7 @@ def experiment_of(
     return changed(experiment, {"policy": options}) if options else experiment
 
 
-def stop_table(problem: object, **ends: float | None) -> dict[str, float]:
+def stop_table(problem: object, ends: Mapping[str, float | None]) -> dict[str, float]:
     """Return the ends that a call names; a problem of Python's own has a limit in any case."""
     found = {name: value for name, value in ends.items() if value is not None}
     if isinstance(problem, Problem) and not {"max_rounds", "max_time"} & set(found):

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtempo.api.asked import PolicyChoices, check_own, chosen, computing, experiment_of, seeds_of, stop_table
+from fedtempo.api.asked import PolicyChoices, asked_for, computing, seeds_of
 from fedtempo.api.result import Result
 from fedtempo.engine.settings import check_training_names
 from fedtempo.experiments.comparing import compare as verb
@@ -93,11 +93,9 @@ def compare(
     - ``training``: settings such as ``cohort_size`` and ``step_size``, as for ``simulate``.
     """
     check_training_names("compare", training, complete=isinstance(problem, Problem))
-    names, options = chosen(policies)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}
-    stop = stop_table(problem, **ends, max_time=time_limit, max_rounds=max_rounds)
-    experiment = experiment_of(problem, preset, {"training": training, "stop": stop}, options)
-    check_own(experiment, names)
+    ends |= {"max_time": time_limit, "max_rounds": max_rounds}
+    experiment, names = asked_for(problem, policies, preset, training, ends)
     with computing(out, jobs, progress) as (folder, execution):
         every = seeds_of(seeds, first_seed)
         return Comparison(verb.compare(experiment, names, every, folder=folder, execution=execution))

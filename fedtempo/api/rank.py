@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedtempo.api.asked import PolicyChoices, check_own, chosen, computing, experiment_of, seeds_of, stop_table
+from fedtempo.api.asked import PolicyChoices, asked_for, computing, seeds_of
 from fedtempo.api.result import Result
 from fedtempo.api.tune import check_choices, search_choices
 from fedtempo.checks import InputError
@@ -81,12 +81,10 @@ def rank(
     """
     choices = search_choices(step_sizes, cohort_sizes)
     check_choices("rank", problem, training, choices)
-    names, options = chosen(policies)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}
-    stop = stop_table(problem, **ends, max_time=time_limit, max_rounds=max_rounds)
+    ends |= {"max_time": time_limit, "max_rounds": max_rounds}
     first = {name: values[0] for name, values in choices.items()}
-    experiment = experiment_of(problem, preset, {"training": first | training, "stop": stop}, options)
-    check_own(experiment, names)
+    experiment, names = asked_for(problem, policies, preset, first | training, ends)
     tuned_on, ranked_on = seeds_of(tuning_seeds, FIRST_SEED), seeds_of(seeds, first_seed)
     if both := set(tuned_on) & set(ranked_on):
         got = f"seed {min(both)} for both"

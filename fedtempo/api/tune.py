@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtempo.api.asked import PolicyChoices, check_own, chosen, computing, experiment_of, seeds_of, stop_table
+from fedtempo.api.asked import PolicyChoices, asked_for, computing, seeds_of
 from fedtempo.api.result import Result
 from fedtempo.checks import InputError, check_count, check_positive
 from fedtempo.engine.settings import check_training_names
@@ -85,12 +85,10 @@ def tune(
     """
     choices = search_choices(step_sizes, cohort_sizes)
     check_choices("tune", problem, training, choices)
-    names, options = chosen(policies)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}
-    stop = stop_table(problem, **ends, max_time=time_limit, max_rounds=max_rounds)
+    ends |= {"max_time": time_limit, "max_rounds": max_rounds}
     first = {name: values[0] for name, values in choices.items()}
-    experiment = experiment_of(problem, preset, {"training": first | training, "stop": stop}, options)
-    check_own(experiment, names)
+    experiment, names = asked_for(problem, policies, preset, first | training, ends)
     with computing(out, jobs, progress) as (folder, execution):
         space = SearchSpace(
             experiment=experiment, choices=choices, seeds=seeds_of(seeds, first_seed), stop={}, root=folder

@@ -210,4 +210,4 @@ def test_bad_arguments_get_one_sentence(problem, tmp_path, change, sentence):
 
 def test_the_summary_of_a_comparison_is_json(problem):
     found = fedtempo.compare(problem, "weighted", seeds=1, **SHORT)
-    json.loads(found.to_pandas().to_json())
+    assert json.loads(found.to_pandas().to_json())["policy"] == {"0": "weighted"}
