@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from support.paths import ROOT
 
@@ -65,3 +67,40 @@ def test_a_comparison_that_is_killed_half_way_ends_with_the_same_bytes(tmp_path)
     )
     assert len(whole) == 11
     assert whole == gone_on
+
+
+class Listening(NotebookClient):
+    """A notebook that keeps every message of its kernel."""
+
+    def __init__(self, *given, **settings):
+        super().__init__(*given, **settings)
+        self.messages = []
+
+    def process_message(self, message, cell, cell_index):
+        self.messages.append(message)
+        return super().process_message(message, cell, cell_index)
+
+
+def run_notebook(notebook, folder, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    listening = Listening(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    listening.execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return outputs, [message["content"] for message in listening.messages if "display" in message["msg_type"]]
+
+
+@pytest.mark.slow
+def test_a_notebook_shows_the_comparison_and_how_it_gets_on(tmp_path, monkeypatch):
+    notebook = nbformat.read(ROOT / "examples" / "compare.ipynb", as_version=4)
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    assert sum(len(source.splitlines()) for source in code) <= 40
+    assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "it is kept without results"
+    outputs, displays = run_notebook(notebook, tmp_path, monkeypatch)
+    assert [output for output in outputs if output.output_type == "stream"] == [], "nothing but results is left"
+    shown = [output.data for output in outputs]
+    assert any("<table" in data.get("text/html", "") and "mine" in data["text/html"] for data in shown)
+    assert any("image/png" in data for data in shown), "the figure is a picture"
+    bars = [content["data"]["text/html"] for content in displays if "text/html" in content["data"]]
+    assert any("<progress" in bar and "of 9 runs ended" in bar for bar in bars)
+    assert bars[-1] == "", "the bar is gone at the end"
+    assert len(list((tmp_path / "runs" / "notebook").rglob("records.jsonl"))) == 9

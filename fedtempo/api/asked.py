@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedtempo.checks import InputError, check_count, check_seed
+from fedtempo.experiments.running.display import somebody_looks
 from fedtempo.experiments.running.grid import Execution, GridInterrupted, unwatched
 from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import problem_of
-from fedtempo.experiments.running.progress import grid_progress, shows_bars
+from fedtempo.experiments.running.progress import grid_progress
 from fedtempo.experiments.settings.changes import changed
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.config_file import load_experiment
@@ -143,7 +144,7 @@ def computing(out: Path | str | None, jobs: int | None, progress: bool | None) -
         raise InputError(name="jobs", rule="be a number of processes, or -1 for one to each core", got=repr(jobs))
     if out is not None and not isinstance(out, (str, Path)):
         raise InputError(name="out", rule="be the path of a folder", got=repr(out))
-    shown = shows_bars() if progress is None else progress
+    shown = somebody_looks() if progress is None else progress
     execution = Execution(jobs=-1 if jobs is None else jobs, watch=grid_progress if shown else unwatched)
     if out is not None:
         if Path(out).exists() and not Path(out).is_dir():

@@ -10,7 +10,6 @@ from fedtempo.api.result import Result
 from fedtempo.engine.settings import check_training_names
 from fedtempo.experiments.comparing import compare as verb
 from fedtempo.experiments.comparing.compare import ComparedRuns
-from fedtempo.experiments.comparing.figures import comparison_figure
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.report.page import write_report
 from fedtempo.experiments.running.results import Run
@@ -54,7 +53,7 @@ class Comparison(Result):
 
     def plot(self) -> "Figure":
         """Return loss and accuracy over time as a figure of matplotlib."""
-        return comparison_figure(self.runs, self.target, title=self.compared.title)
+        return self.compared.figure()
 
     def report(self, path: Path | str) -> None:
         """Write a page with tables and curves to an HTML file."""

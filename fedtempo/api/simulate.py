@@ -15,6 +15,7 @@ from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RoundRecord, read_records
 from fedtempo.engine.settings import check_training_names
 from fedtempo.experiments.running import runner
+from fedtempo.experiments.running.display import somebody_looks
 from fedtempo.experiments.running.planned import PlannedRun, plan_run
 from fedtempo.experiments.running.progress import run_progress
 from fedtempo.experiments.settings.problem_experiment import problem_experiment
@@ -51,7 +52,7 @@ def simulate(
     target_loss: float | None = None,
     target_accuracy: float | None = None,
     out: Path | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
     **training: object,
 ) -> RunResult:
@@ -72,7 +73,8 @@ def simulate(
       ``target_accuracy``: when it ends before.
     - ``out``: a folder for records, checkpoints and at the end the model; a run that was stopped goes on from there.
       Data, settings and names are compared, functions are not.
-    - ``progress``: show how it gets on. ``callbacks``: functions that are called with the record of each round.
+    - ``progress``: whether to show how it gets on; left out, in terminals and notebooks. ``callbacks``: functions that
+      are called with the record of each round.
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
       ``evaluate_every``, ``evaluate_growth``, ``clip_norm``, ``local_schedule``, ``proximal``.
@@ -96,7 +98,7 @@ def simulate(
     ends = {"max_rounds": max_rounds, "max_time": max_time, "target_loss": target_loss}
     ends |= {"target_accuracy": target_accuracy}
     planned = _planned(problem, policy, seed, {"stop": ends, "training": training}, options or {}, out)
-    return _run(planned, out, callbacks, progress=progress)
+    return _run(planned, out, callbacks, shown=somebody_looks() if progress is None else progress)
 
 
 def _planned(
@@ -113,10 +115,10 @@ def _planned(
     return plan_run(experiment, name, seed, Path(out or "."), policy)
 
 
-def _run(planned: PlannedRun, out: Path | str | None, callbacks: Sequence[Callback], *, progress: bool) -> RunResult:
-    with ExitStack() as shown:
+def _run(planned: PlannedRun, out: Path | str | None, callbacks: Sequence[Callback], *, shown: bool) -> RunResult:
+    with ExitStack() as stack:
         title = f"{planned.experiment.name}, {planned.policy}"
-        show = shown.enter_context(run_progress(title, planned.settings.stop)) if progress else runner.no_progress
+        show = stack.enter_context(run_progress(title, planned.settings.stop)) if shown else runner.no_progress
 
         def after_round(loop: Loop, record: RoundRecord) -> None:
             show(loop, record)

@@ -9,10 +9,10 @@ import typer
 from fedtempo.checks import InputError, check_positive
 from fedtempo.cli.options import JSON, check_ending, check_outputs
 from fedtempo.cli.terminal import console, fleet_notices, note, spelling
+from fedtempo.figures import picture_format
 from fedtempo.fleet_csv import read_fleet
 from fedtempo.planning.files import PlanFiles, write_plan
 from fedtempo.planning.plan import plan_fleet
-from fedtempo.planning.plot import picture_format
 from fedtempo.planning.settings import PlanSettings
 from fedtempo.planning.values import Plan
 from fedtempo.tables.terminal import show_framed

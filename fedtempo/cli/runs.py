@@ -1,7 +1,6 @@
 """Commands that run: one policy under one seed, or several side by side."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,6 +30,7 @@ from fedtempo.cli.options import (
 )
 from fedtempo.cli.records import check_report, report_on
 from fedtempo.cli.terminal import FAILED, Interrupted, compiling_noted, console, print_content, run_notices
+from fedtempo.figures import PRINT_DPI, picture_format, save_figure
 from fedtempo.files import whole_file
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def compare(
     ray: Ray = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write each run to a JSON file.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="HTML", help="Also write a report.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the curves, as .png, .pdf or .svg.")] = None,
     output: RecordsOutput = Path("runs/compare"),
 ) -> None:
     """Run policies over the same seeds, and show what each takes to the target. Finished runs are not run again."""
@@ -112,12 +113,13 @@ def compare(
     from fedtempo.experiments.settings.config_file import load_experiment
 
     names, all_seeds = policy_names(policies), seed_range(seeds, first_seed)
-    check_outputs(config, json_file, report, what="the experiment's own file")
+    check_outputs(config, json_file, report, plot, what="the experiment's own file")
     check_ending("json_file", json_file, JSON)
     check_ending("report", report, HTML)
     check_folders(output)
     if report is not None:
         check_report()
+    drawn_as = None if plot is None else picture_format(plot)
     stop = stop_options(target_loss=target_loss, target_accuracy=target_accuracy, time_limit=time_limit)
     assigned = parse_assignments(assignments or ())
     experiment = load_experiment(config, preset, over={"stop": stop}, assignments=assigned)
@@ -130,6 +132,10 @@ def compare(
             json.dump([asdict(outcome) for outcome in found.outcomes()], stream, indent=1)
             stream.write("\n")
         print(f"wrote {json_file}")
+    if plot is not None and drawn_as is not None:
+        with whole_file(plot, "wb") as stream:
+            save_figure(found.figure(), stream, drawn_as, dpi=PRINT_DPI)
+        print(f"wrote {plot}")
     if report is not None:
         report_on(found.runs, report, found.target)
 
@@ -146,8 +152,4 @@ def shown_runs(jobs: int, ray: str | None) -> Iterator["Execution"]:
     except GridInterrupted as stop:
         if not stop.folder.exists():
             raise Interrupted("no run had begun; the same command starts them") from None
-        here = stop.folder.is_relative_to(Path.cwd())
-        folder = os.path.relpath(stop.folder) if here else stop.folder
-        raise Interrupted(
-            f"{stop.ended} of {stop.total} runs have ended, in {folder}; the same command goes on with the others"
-        ) from None
+        raise Interrupted(f"{stop}; the same command goes on with the others") from None

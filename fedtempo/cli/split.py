@@ -9,6 +9,7 @@ import typer
 from fedtempo.cli.options import (
     HTML,
     JSON,
+    Assigned,
     ConfigFile,
     Preset,
     check_ending,
@@ -16,14 +17,16 @@ from fedtempo.cli.options import (
     check_outputs,
 )
 from fedtempo.cli.terminal import print_content, run_notices
+from fedtempo.figures import FORMATS, save_figure
 from fedtempo.files import whole_file
 
-PICTURES = (".png", ".svg", ".pdf")
+PICTURES = tuple(f".{one}" for one in FORMATS)
 
 
 def split(
     config: ConfigFile,
     preset: Preset = "paper",
+    assignments: Assigned = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Also draw clients × classes, as .png, .svg or .pdf, or in an .html page."),
@@ -37,6 +40,7 @@ def split(
     from fedtempo.data.split_page import page_of
     from fedtempo.experiments.running.notices import warn_first
     from fedtempo.experiments.running.problem import load_data
+    from fedtempo.experiments.settings.assignments import parse_assignments
     from fedtempo.experiments.settings.config_file import load_experiment
 
     check_outputs(config, output, json_file, what="the experiment's own file")
@@ -46,7 +50,7 @@ def split(
         check_installed("matplotlib", "report", "a picture")
         if output.suffix.lower() in HTML:
             check_installed("jinja2", "report", "a page")
-    experiment = load_experiment(config, preset)
+    experiment = load_experiment(config, preset, assignments=parse_assignments(assignments or ()))
     with run_notices():
         warn_first(experiment, [])
     summary = load_data(experiment.data).describe()
@@ -56,7 +60,7 @@ def split(
             if output.suffix.lower() in HTML:
                 stream.write(page_of(summary).encode())
             else:
-                summary.plot().savefig(stream, format=output.suffix.lower().removeprefix("."))
+                save_figure(summary.plot(), stream, output.suffix.lower().removeprefix("."))
         print(f"wrote {output}")
     if json_file is not None:
         with whole_file(json_file) as stream:

@@ -3,6 +3,7 @@
 import io
 
 from fedtempo.data.split_summary import SplitSummary
+from fedtempo.figures import save_figure
 from fedtempo.tables.html import environment, to_html
 
 TEMPLATE = """\
@@ -30,9 +31,9 @@ svg { width: 100%; height: auto; }
 
 def page_of(summary: SplitSummary) -> str:
     """Return the page."""
-    drawn = io.StringIO()
-    summary.plot().savefig(drawn, format="svg", metadata={"Date": None})
-    picture = drawn.getvalue()
+    drawn = io.BytesIO()
+    save_figure(summary.plot(), drawn, "svg")
+    picture = drawn.getvalue().decode()
     return (
         environment()
         .from_string(TEMPLATE)

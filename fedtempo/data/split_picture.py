@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtempo.checks import Integers, MissingDependencyError, Vector
+from fedtempo.checks import Integers, Vector
 from fedtempo.data.split_summary import SplitSummary
+from fedtempo.figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,14 +25,9 @@ def draw_split(summary: SplitSummary) -> "Figure":
     Within a main class, clients with the largest share of it come first. Where labels are no classes, clients stand in
     the order of their sizes.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise MissingDependencyError("matplotlib", "report", "a picture") from None
-
     classes = 0 if summary.counts is None else len(summary.class_names)
     height = 3.0 if not classes else 2.2 + min(6.0, max(1.6, 0.28 * classes))
-    figure = Figure(figsize=(9.0, height), layout="constrained", dpi=150)
+    figure = new_figure(9.0, height)
     figure.suptitle(_title(summary), fontsize=11)
     order = _order(summary)
     if summary.mixes is None:

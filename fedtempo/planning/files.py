@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtempo.figures import picture_format, save_figure
 from fedtempo.files import whole_files
 from fedtempo.fleet_csv import dump_fleet
-from fedtempo.planning.plot import draw_plan, picture_format
+from fedtempo.planning.plot import plan_figure
 from fedtempo.planning.values import Plan
 
 
@@ -36,4 +37,4 @@ def write_plan(plan: Plan, wanted: PlanFiles, spell: Callable[[str], str] = str)
         if wanted.json is not None:
             json.dump(plan.as_json(spell), next(streams), indent=1, allow_nan=False)
         if wanted.plot is not None:
-            draw_plan(plan, next(streams), ending)
+            save_figure(plan_figure(plan), next(streams), ending)

@@ -1,11 +1,11 @@
 """A plan as a picture: who is drawn how often and why, and what the cohort size does."""
 
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtempo.checks import InputError, Integers, MissingDependencyError, Vector
+from fedtempo.checks import Integers, Vector
+from fedtempo.figures import check_matplotlib, new_figure
 from fedtempo.planning.plan import time_against_cohort
 from fedtempo.planning.values import Plan
 
@@ -14,41 +14,16 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "pdf", "svg")
-
 MOST_POINTS = 20_000
 EXTREMES = 100
-
-
-def picture_format(path: Path) -> str:
-    """Return the format of a picture by its ending; raise where it cannot be drawn, before any work is done."""
-    check_matplotlib()
-    ending = path.suffix.lower().removeprefix(".")
-    if ending not in FORMATS:
-        raise InputError(name="plot", rule="end in .png, .pdf or .svg", got=f"{path}")
-    return ending
-
-
-def check_matplotlib() -> None:
-    """Raise where nothing can be drawn."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError("matplotlib", "report", "plot") from None
-
-
-def draw_plan(plan: Plan, stream: IO[bytes], file_format: str = "png") -> None:
-    """Draw the figure of a plan into a file."""
-    plan_figure(plan).savefig(stream, format=file_format)
 
 
 def plan_figure(plan: Plan) -> "Figure":
     """Return q against c_i and against p_i G_i, and the total time against K, as a figure of matplotlib."""
     check_matplotlib()
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(13, 4.2), layout=ConstrainedLayoutEngine(wspace=0.06), dpi=150)
+    figure = new_figure(13, 4.2, layout=ConstrainedLayoutEngine(wspace=0.06))
     by_cost, by_importance, by_cohort = figure.subplots(1, 3)
     columns, importance = plan.columns(), plan.fleet.importance
     shown = _shown(plan)

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedtempo.checks import InputError
+from fedtempo.experiments.comparing.figures import comparison_figure
 from fedtempo.experiments.comparing.statistics import RunOutcome, Target, outcomes
 from fedtempo.experiments.comparing.tables import time_table
 from fedtempo.experiments.running.grid import Execution, run_grid
@@ -13,6 +15,9 @@ from fedtempo.experiments.running.planned import Policies, plan_runs
 from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config import Experiment
 from fedtempo.tables.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,6 +37,10 @@ class ComparedRuns:
     def table(self) -> Table:
         """Return what each policy took, mean and interval over the seeds."""
         return time_table(self.runs, self.target, time_limit=self.time_limit, title=self.title)
+
+    def figure(self) -> "Figure":
+        """Return loss and accuracy over time as a figure of matplotlib."""
+        return comparison_figure(self.runs, self.target, title=self.title)
 
     def outcomes(self) -> list[RunOutcome]:
         """Return what each run took, by policy and seed."""

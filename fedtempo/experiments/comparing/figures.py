@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtempo.checks import InputError, MissingDependencyError
+from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.curves import AXIS_LABELS, BAND, PANELS, Panel, panel, reaches, thinned
 from fedtempo.experiments.comparing.groups import grouped, policy_label
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.comparing.styles import Style, styles
 from fedtempo.experiments.running.results import Run
+from fedtempo.figures import PRINT_DPI, check_matplotlib, new_figure, save_figure
 from fedtempo.files import whole_files
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def draw_comparison(
     with _settings():
         figure = comparison_figure(runs, target, title=title, labels=labels)
         with whole_files(*((path, "wb") for path in paths)) as (pdf, png):
-            figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-            figure.savefig(png, format="png", dpi=300, metadata={"Software": None})
+            save_figure(figure, pdf, "pdf")
+            save_figure(figure, png, "png", dpi=PRINT_DPI)
     return paths
 
 
@@ -59,9 +60,7 @@ def comparison_figure(
     named = {label: group[0].header.policy if labels is policy_label else label for label, group in groups.items()}
     look, handles = styles(named), dict[str, "Line2D"]()
     with _settings():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(PAGE_WIDTH, HEIGHT), layout="constrained")
+        figure = new_figure(PAGE_WIDTH, HEIGHT)
         for axes, letter, (x, y) in zip(figure.subplots(1, 3), "abc", PANELS, strict=True):
             shown = panel(groups, target, x, y)
             handles |= _draw(axes, shown, look)
@@ -78,10 +77,9 @@ def comparison_figure(
 @contextmanager
 def _settings() -> Iterator[None]:
     """Have matplotlib draw for print."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingDependencyError("matplotlib", "report", "a figure") from None
+    check_matplotlib()
+    import matplotlib
+
     with matplotlib.rc_context({**SMALL, **LINES}):
         yield
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtempo.experiments.ranking.ranking import Ranking, mean_time, missed
+from fedtempo.figures import check_matplotlib, new_figure, save_figure
 from fedtempo.files import whole_file
 from fedtempo.policies.registry import traits
 
@@ -17,18 +18,16 @@ def draw_ranking(ranking: Ranking, path: Path) -> None:
     """Draw the figure of a ranking into a file."""
     figure = ranking_figure(ranking)
     with whole_file(path, "wb") as stream:
-        figure.savefig(stream, format="png", dpi=200)
+        save_figure(figure, stream, "png", dpi=200)
 
 
 def ranking_figure(ranking: Ranking) -> "Figure":
     """Return each policy's mean and its draws on one line, the best on top; means of which runs missed are open."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    check_matplotlib()
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     order = ranking.order[::-1]
-    figure = Figure(figsize=(6.5, 1.1 + 0.26 * len(order)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(6.5, 1.1 + 0.26 * len(order))
     axes = figure.add_subplot()
     for y, policy in enumerate(order):
         standings = ranking.standings[policy]

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedtempo.checks import MissingDependencyError
 from fedtempo.experiments.comparing.styles import styles
 from fedtempo.experiments.ranking.candidates import Trial
 from fedtempo.experiments.ranking.tuning import Tuning
+from fedtempo.figures import check_matplotlib, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,13 +13,10 @@ if TYPE_CHECKING:
 
 def tuning_figure(tuning: Tuning) -> "Figure":
     """Return mean times with pilots; points of which runs missed the target are open, the best of a policy a star."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
-    except ImportError:
-        raise MissingDependencyError("matplotlib", "report", "a figure") from None
+    check_matplotlib()
+    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 
-    figure = Figure(figsize=(6.5, 4.0), layout="constrained")
+    figure = new_figure(6.5, 4.0)
     axes = figure.add_subplot()
     look = styles({policy: policy for policy in tuning.best})
     everything = [run for trial in tuning.trials for run in trial.runs]

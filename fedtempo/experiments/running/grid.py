@@ -38,6 +38,10 @@ class GridInterrupted(KeyboardInterrupt):
         super().__init__(ended, total, folder)
         self.ended, self.total, self.folder = ended, total, folder
 
+    def __str__(self) -> str:
+        """Say how far it has come, and where."""
+        return f"{self.ended} of {self.total} runs have ended, in {_from_here(self.folder)}"
+
 
 # Shows how a grid gets on: a context whose function is called with each run as it ends.
 Watch: TypeAlias = Callable[[Grid], AbstractContextManager[Callable[[PlannedRun], object]]]
@@ -83,6 +87,11 @@ def run_grid(title: str, runs: Sequence[PlannedRun], execution: Execution) -> li
         raise GridInterrupted(len(once) - left, len(once), folder) from None
     read = {run.folder: read_run(run.records) for run in once}
     return [read[run.folder] for run in runs]
+
+
+def _from_here(folder: Path) -> Path:
+    """Return a folder as seen from the present one, where it lies below that."""
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
 def has_ended(run: PlannedRun) -> bool:

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fedtempo.experiments.running import progress
+from fedtempo.experiments.running import display, progress
 from fedtempo.experiments.running.grid import Grid
 from fedtempo.experiments.running.runner import run
 from support.grids import planned_runs
@@ -35,13 +35,13 @@ def test_without_a_terminal_a_line_is_printed_now_and_then(config, tmp_path, mon
     with progress.grid_progress(grid):
         time.sleep(0.1)
     assert capsys.readouterr().err == "", "not before the first minute is over"
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(display, "LINE_SECONDS", 0.05)
     with progress.grid_progress(grid) as show_end:
         run(runs[0])
         show_end(runs[0])
         time.sleep(0.3)
     captured = capsys.readouterr()
-    assert re.fullmatch(r"small: 1 of 2 runs have ended, \d+ s; about \d+ s to go", captured.err.splitlines()[-1])
+    assert re.fullmatch(r"small: 1 of 2 runs ended, \d+ s; about \d+ s to go", captured.err.splitlines()[-1])
     assert captured.out == ""
 
 
@@ -55,10 +55,9 @@ def test_runs_of_one_policy_and_seed_are_told_apart(config, tmp_path):
 
 def test_the_bar_and_the_times_fit_eighty_columns():
     terminal = Console(width=80, file=StringIO())
-    bar = progress._Bar(terminal, progress.TextColumn("{task.fields[status]}"))
-    status = "120 of 600 runs, 9 h 05 min; about 9 h 05 min to go"
-    bar.add_task("A name as long as a name can be", total=9, status=status)
-    bar.below = "uniform 0: round 9 loss 1.234; " * 9
+    bar = display.TerminalBar(terminal, "A name as long as a name can be")
+    status = "120 of 600 runs ended, 9 h 05 min; about 9 h 05 min to go"
+    bar.show(0.2, status, "uniform 0: round 9 loss 1.234; " * 9)
     terminal.print(bar.get_renderable())
     lines = terminal.file.getvalue().splitlines()
     assert lines[0].rstrip().endswith(status)
