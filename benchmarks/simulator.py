@@ -34,10 +34,10 @@ from fedtempo.simulator.problem import Problem, make_trainer  # noqa: E402
 from fedtempo.simulator.simulation import RunSettings, make_simulation  # noqa: E402
 
 REPORT = HERE / "simulator.md"
-ROUNDS = {"setup1": 120, "setup2": 600, "setup3": 30}
+ROUNDS = {"setup1": 120, "setup2": 600, "setup3": 30, "cifar10": 30}
 GOALS = {
     ("plain_torch", "setup2"): 25, ("pfl", "setup2"): 25, ("fedjax", "setup2"): 10, ("flower", "setup2"): 40,
-    ("pfl", "setup1"): 4, ("pfl", "setup3"): 1.6,
+    ("pfl", "setup1"): 4, ("pfl", "setup3"): 1.6, ("pfl", "cifar10"): 1, ("flower", "cifar10"): 1,
 }  # fmt: skip
 
 
@@ -53,12 +53,12 @@ def simulation(data: FederatedData, setup: str, rounds: int, seed: int = 0):
     """Return our run of the peers' work: K distinct clients in each round, as they have."""
     work, rng = WORKS[setup], np.random.default_rng(0)
     fleet = Fleet(data.data_share, 1.0, *rng.exponential(size=(2, data.num_clients)))
-    trainer = make_trainer("lenet5" if setup == "setup3" else "softmax", data)
+    trainer = make_trainer(work.network, data)
     settings = RunSettings(
         policy="uniform", options={"replacement": False}, seed=seed, stop=StopSettings(max_rounds=rounds),
         training=TrainingSettings(
-            cohort_size=work.cohort_size, step_size=work.learning_rate, schedule="constant",
-            evaluate_every=work.evaluate_every, duplicates="physical",
+            cohort_size=work.cohort_size, local_steps=work.local_steps, step_size=work.learning_rate,
+            schedule="constant", evaluate_every=work.evaluate_every, duplicates="physical",
         ),
     )  # fmt: skip
     return make_simulation(_static(data, trainer, fleet), settings)
@@ -106,10 +106,13 @@ def gemm_limit(setup: str) -> float:
         for _ in range(5):
             a @ a
         speed = 5 * 2 * size**3 / (time.perf_counter() - start)
-    products = {"setup1": 784 * 10, "setup2": 60 * 10, "setup3": 416_520}[setup]  # of one sample, forward
+    # Products of one sample, forward: all of them, and those of the first layer, whose inputs need no gradient.
+    products, first = {
+        "setup1": (7_840, 7_840), "setup2": (600, 600), "setup3": (416_520, 117_600), "cifar10": (2_934_016, 442_368)
+    }[setup]  # fmt: skip
     trained = work.cohort_size * work.local_steps * work.batch_size
     forward = 2 * products
-    backward = 2 * forward - 2 * 117_600 if setup == "setup3" else forward  # the first layer's inputs need no gradient
+    backward = 2 * forward - 2 * first
     return speed / (trained * (forward + backward) + work.num_samples * forward / work.evaluate_every)
 
 

@@ -34,6 +34,18 @@ def lenet5(batch: Batch) -> jax.Array:
     return network(batch["x"])
 
 
+def cnn(batch: Batch) -> jax.Array:
+    """Return the scores of ten classes by the network of configs/cifar10.toml."""
+    layers = []
+    for channels in (16, 32, 64):
+        layers += [hk.Conv2D(channels, 3, padding="SAME", with_bias=False), hk.MaxPool(2, 2, "VALID", channel_axis=-1)]
+        layers += [hk.GroupNorm(channels // 8), jax.nn.relu]
+    return hk.Sequential([*layers, hk.Flatten(), hk.Linear(128), jax.nn.relu, hk.Linear(10)])(batch["x"])
+
+
+FORWARD = {"softmax": softmax_regression, "lenet5": lenet5, "cnn": cnn}
+
+
 def main() -> None:
     """Train and report."""
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -41,9 +53,9 @@ def main() -> None:
     run = Measurement.from_arguments(__doc__)
     work = run.work
     inputs, labels, offsets = make_data(work.setup)
-    forward = softmax_regression
+    forward = FORWARD[work.network]
     if len(work.input_shape) == 3:
-        forward, inputs = lenet5, np.moveaxis(inputs, 1, -1)
+        inputs = np.moveaxis(inputs, 1, -1)
 
     def count(batch: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         run.trained += len(batch["y"])

@@ -21,7 +21,7 @@ SCRIPTS = {
     "fedjax": "fedjax_bench.py",
     "flower": "flower_bench.py",
 }
-SETUPS = ("setup1", "setup2", "setup3")
+SETUPS = ("setup1", "setup2", "setup3", "cifar10")
 QUIET_AND_SINGLE_THREADED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--setups", nargs="+", choices=SETUPS, default=SETUPS)
     parser.add_argument("--rounds", type=int, default=20, help="timed rounds of each run")
     parser.add_argument("--warmup", type=int, default=3, help="rounds before the clock starts")
-    parser.add_argument("--evaluate-every", type=int, help="rounds; default: 1 in setups 1 and 2, 5 in setup 3")
+    parser.add_argument("--evaluate-every", type=int, help="rounds; default: that of the setup")
     parser.add_argument("--repeats", type=int, default=1, help="times to go through all peers and setups")
     parser.add_argument("--cores", type=int, nargs="+", help="cores that a peer may use; default: the last one")
     parser.add_argument("-o", "--output", type=Path, help="file for the JSON lines, besides standard output")

@@ -17,14 +17,15 @@ class Work:
     """Federated averaging: K clients a round, each E steps of SGD from the global model, their mean by data size."""
 
     setup: str
+    network: str  # softmax, lenet5 or cnn, the network of configs/cifar10.toml
     input_shape: tuple[int, ...]
     num_samples: int
     num_clients: int  # N
     cohort_size: int  # K
+    local_steps: int  # E
     evaluate_every: int  # rounds between two evaluations of the loss over all training data
     evaluation_batch: int  # the fastest found for PyTorch
     num_classes: int = 10
-    local_steps: int = 50  # E
     batch_size: int = 24
     learning_rate: float = 0.01  # constant: the step size has no cost, and this one is stable on noise
 
@@ -35,10 +36,11 @@ class Work:
 
 
 SIZES = [
-    # setup, input_shape, num_samples, num_clients, cohort_size, evaluate_every, evaluation_batch
-    ("setup1", (784,), 33_036, 40, 4, 1, 4096),
-    ("setup2", (60,), 20_509, 100, 10, 1, 4096),
-    ("setup3", (1, 28, 28), 15_129, 100, 10, 5, 128),
+    # setup, network, input_shape, num_samples, num_clients, cohort_size, local_steps, evaluate_every, evaluation_batch
+    ("setup1", "softmax", (784,), 33_036, 40, 4, 50, 1, 4096),
+    ("setup2", "softmax", (60,), 20_509, 100, 10, 50, 1, 4096),
+    ("setup3", "lenet5", (1, 28, 28), 15_129, 100, 10, 50, 5, 128),
+    ("cifar10", "cnn", (3, 32, 32), 10_000, 100, 4, 20, 10, 128),
 ]
 WORKS = {sizes[0]: Work(*sizes) for sizes in SIZES}
 
@@ -83,7 +85,7 @@ class Measurement:
         parser.add_argument("--setup", choices=sorted(WORKS), default="setup2")
         parser.add_argument("--rounds", type=int, default=20, help="timed rounds")
         parser.add_argument("--warmup", type=int, default=3, help="rounds before the clock starts")
-        parser.add_argument("--evaluate-every", type=int, help="rounds; default: 1 in setups 1 and 2, 5 in setup 3")
+        parser.add_argument("--evaluate-every", type=int, help="rounds; default: that of the setup")
         given = parser.parse_args()
         work = WORKS[given.setup]
         return cls(work, given.rounds, given.warmup, given.evaluate_every or work.evaluate_every)

@@ -32,7 +32,7 @@ def test_a_split_is_shown_drawn_and_written(config, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["-o", "split.txt"], "--output must be a file that ends in .png or .svg or .pdf or .html or .htm"),
+        (["-o", "split.txt"], "--output must be a file that ends in .png or .pdf or .svg or .html or .htm"),
         (["--json", "split.txt"], "--json must be a file that ends in .json"),
         (["-o", "no/where/split.png"], "lie in a folder that exists"),
         (["--preset", "bst"], "did you mean 'best'?"),
