@@ -1,5 +1,6 @@
 """Functions and classes of a user's own, by "package.module:name": beside a file first, then where Python looks."""
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -7,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +17,7 @@ from fedtempo.checks import InputError, near_miss
 PYTHON = ".py"
 BEGUN = time.time()
 KEPT = ("fedtempo", "__main__")  # never run again: the classes of this package, and somebody's whole script
-_digests: dict[str, str] = {}  # of the files of imported modules as they were run, by the module's name
+_digests: dict[str, str] = {}  # of what modules were run from, by the module's name
 
 
 def is_reference(text: str) -> bool:
@@ -48,6 +50,50 @@ def source_file(reference: str) -> Path | None:
     return None if found is None or not found.has_location or found.origin is None else Path(found.origin)
 
 
+def source_files(reference: str) -> list[Path]:
+    """Return the file of a reference's module and, where it was found as a file, those beside it that it imports.
+
+    These count with all that they import in turn; packages that are installed elsewhere do not.
+    """
+    first = source_file(reference)
+    if first is None or not first.is_file() or not reference.rpartition(":")[0].endswith(PYTHON):
+        return [] if first is None else [first]
+    root, found, waiting = _root(first)[0], dict[Path, None](), [first.absolute()]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path] = None
+            status = path.stat()
+            waiting += _imported_beside(path, root.absolute(), status.st_mtime_ns, status.st_size)
+    return [first, *sorted(path for path in found if path != first.absolute())]
+
+
+@cache
+def _imported_beside(path: Path, root: Path, changed: int, size: int) -> list[Path]:
+    """Return the files below a root that a module imports, as it is since it was changed."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # whoever loads it says so
+        return []
+    package = list(path.relative_to(root).parent.parts)
+    names = set[tuple[str, ...]]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {tuple(alias.name.split(".")) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = (*above, *(node.module or "").split(".")) if node.module else tuple(above)
+            names |= {module} | {(*module, alias.name) for alias in node.names}
+    places = [
+        place
+        for name in names
+        if name and name[0] not in KEPT
+        for end in range(1, len(name) + 1)
+        for place in (root.joinpath(*name[:end]).with_suffix(PYTHON), root.joinpath(*name[:end], f"__init__{PYTHON}"))
+    ]
+    return sorted({place for place in places if place.is_file()})
+
+
 def load_reference(setting: str, reference: str) -> object:
     """Return what a reference names; ``setting`` is what messages call it."""
     module, _, name = reference.rpartition(":")
@@ -70,7 +116,10 @@ def load_reference(setting: str, reference: str) -> object:
 
 @contextmanager
 def imports_from(reference: str) -> Iterator[None]:
-    """Let a module that was found as a file import what lies beside it, while the block runs."""
+    """Let a module that was found as a file import what lies beside it: first of all while the block runs, later too.
+
+    Its functions may import when they are called: the folder stays where Python looks, behind all others.
+    """
     module = reference.rpartition(":")[0]
     if not module.endswith(PYTHON):
         yield
@@ -82,6 +131,8 @@ def imports_from(reference: str) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
+        if folder not in sys.path:
+            sys.path.append(folder)
 
 
 def _root(path: Path) -> tuple[Path, list[str]]:
@@ -95,7 +146,10 @@ def _root(path: Path) -> tuple[Path, list[str]]:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Import a file: of a package by its name, alone under a name that no other module can have."""
+    """Import a file: of a package by its name, alone under a name that no other module can have.
+
+    It is run once, and again where it or what it imports from beside it has changed.
+    """
     _, names = _root(path)
     if len(names) > 1 or path.name == f"__init__{PYTHON}":
         found = _imported(".".join(names))
@@ -103,6 +157,12 @@ def _of_file(path: Path) -> ModuleType:
             raise ImportError(f"another package {names[0]} at {found.__file__}")
         return found
     name = f"{path.stem}_{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:8]}"
+    sources = source_files(f"{path}:")
+    digest = "".join(map(_file_digest, sources))
+    if name in sys.modules and _digests.get(name) == digest:
+        return sys.modules[name]
+    for beside in sources[1:]:
+        _forget_if_other(beside)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"no way to load {path.name}")
@@ -113,7 +173,28 @@ def _of_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    _digests[name] = digest
     return module
+
+
+def _forget_if_other(path: Path) -> None:
+    """Have a module beside imported anew: where its file has changed, or where another one beside had its name.
+
+    A module of that name that somebody else imported stays, as Python has it.
+    """
+    name, digest = ".".join(_root(path)[1]), _file_digest(path)
+    module, before = sys.modules.get(name), _digests.get(name)
+    if module is not None and name.partition(".")[0] not in KEPT:
+        same = module.__file__ is not None and Path(module.__file__).absolute() == path.absolute()
+        if before is None and not same:
+            return
+        if not same or (before or ("" if path.stat().st_mtime > BEGUN else digest)) != digest:
+            del sys.modules[name]
+    _digests[name] = digest
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _imported(name: str) -> ModuleType:
@@ -123,7 +204,7 @@ def _imported(name: str) -> ModuleType:
     path = Path(found.__file__ or "")
     if path.suffix != PYTHON or name.partition(".")[0] in KEPT:
         return found
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = _file_digest(path)
     if before is not None and _digests.get(name, "" if path.stat().st_mtime > BEGUN else digest) != digest:
         _digests[name] = ""  # should it fail, it is neither the old one nor the new one
         _execute(found, path)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fedtempo.checks import InputError
-from fedtempo.own_code import imports_from, is_reference, load_reference, located, source_file
+from fedtempo.own_code import imports_from, is_reference, load_reference, located, source_file, source_files
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,9 @@ def folder(tmp_path):
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "__init__.py").write_text("value = 3\n")
     (tmp_path / "bundle" / "part.py").write_text("from bundle import value\nfrom . import value as same\n")
+    path = list(sys.path)
     yield tmp_path
+    sys.path[:] = path
     for name in ("beside", "bundle", "bundle.part"):
         sys.modules.pop(name, None)
 
@@ -41,7 +43,7 @@ def test_modules_beside_come_first(folder, reference, value):
     found = located(reference, [folder / "no", folder])
     assert source_file(found).is_file()
     assert load_reference("kind", found) == value
-    assert (sys.path, sys.modules["random"]) == (path, before), "nothing is left behind"
+    assert (sys.path, sys.modules["random"]) == ([*path, str(folder)], before), "nothing else comes later than it did"
 
 
 def test_a_changed_file_is_read_again(folder):
@@ -75,6 +77,41 @@ def test_modules_that_did_not_change_are_not_run_again(folder):
     (folder / "bundle" / "part.py").write_text("value = []\n")
     first, again = (load_reference("kind", located("bundle.part:value", [folder])) for _ in range(2))
     assert first is again
+
+
+def test_references_to_one_file_share_its_classes(folder):
+    (folder / "own.py").write_text("class Output:\n    pass\ndef model():\n    return Output()\n")
+    kind, model = (load_reference("kind", located(f"own:{name}", [folder])) for name in ("Output", "model"))
+    assert isinstance(model(), kind)
+
+
+def test_what_a_file_imports_from_beside_it_counts(folder):
+    reference = located("mine:value", [folder])
+    assert source_files(reference) == [folder / "mine.py", folder / "beside.py"]
+    assert load_reference("kind", reference) == 1
+    (folder / "beside.py").write_text("value = 1234\n")
+    assert load_reference("kind", reference) == 1234
+    assert source_files(located("bundle.part:same", [folder])) == [
+        folder / "bundle" / "part.py",
+        folder / "bundle" / "__init__.py",
+    ]
+    assert [path.name for path in source_files("json:dumps")] == ["__init__.py"]
+    assert source_files("nowhere.at_all:name") == []
+
+
+def test_modules_beside_two_files_may_have_the_same_name(folder):
+    other = folder / "other"
+    other.mkdir()
+    (other / "mine.py").write_text("from beside import value\n")
+    (other / "beside.py").write_text("value = 'other'\n")
+    assert load_reference("kind", located("mine:value", [folder])) == 1
+    assert load_reference("kind", located("mine:value", [other])) == "other"
+    assert load_reference("kind", located("mine:value", [folder])) == 1
+
+
+def test_functions_may_import_from_beside_when_they_are_called(folder):
+    (folder / "late.py").write_text("def value():\n    import beside\n    return beside.value\n")
+    assert load_reference("kind", located("late:value", [folder]))() == 1
 
 
 def test_other_modules_are_where_python_looks(folder):

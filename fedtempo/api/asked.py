@@ -18,10 +18,11 @@ from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.experiments.settings.problem_experiment import problem_experiment
+from fedtempo.fingerprint import name_of
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.foreign import UserPolicy
 from fedtempo.policies.registry import PolicyLike
-from fedtempo.simulator.problem import Problem, name_of
+from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulation import make_policy
 
 # Names, functions and classes in a list, or by the names that results call them, also in pairs with options.

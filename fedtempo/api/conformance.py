@@ -14,12 +14,13 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.engine.loop import DivergedError, Loop
 from fedtempo.engine.records import RoundRecord, encode
 from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.fingerprint import name_of
 from fedtempo.learning.threads import one_thread
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import Channel, StaticChannel, UnknownTimes
-from fedtempo.simulator.problem import Problem, name_of
+from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulation import RunSettings, make_simulation
 from fedtempo.tables.table import Table
 

@@ -20,10 +20,11 @@ from fedtempo.experiments.running.planned import PlannedRun, plan_run
 from fedtempo.experiments.running.progress import run_progress
 from fedtempo.experiments.settings.problem_experiment import problem_experiment
 from fedtempo.files import whole_file
+from fedtempo.fingerprint import name_of
 from fedtempo.learning.trainer import Buffers, Parameters
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.channel import Channel
-from fedtempo.simulator.problem import Problem, name_of
+from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulation import make_simulation
 
 MODEL = "model.npz"  # of a finished run, beside its records

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.own_code import is_reference, load_reference, located, source_file
+from fedtempo.own_code import is_reference, load_reference, located, source_files
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.entry import Entry
 from fedtempo.policies.fixed import FixedSampling, Sampler
@@ -37,12 +37,12 @@ def traits(policy: str) -> Entry:
     return available_policies().get(policy) or Entry(description="", make=partial(make, policy))
 
 
-def source_of(policy: str) -> Path | None:
-    """Return the file of a policy that is somebody's own; None for our own, or where there is none."""
+def source_files_of(policy: str) -> list[Path]:
+    """Return the files of a policy that is somebody's own, with what they import from beside them; none for our own."""
     if is_reference(policy):
-        return source_file(located(policy, [Path.cwd()]))
+        return source_files(located(policy, [Path.cwd()]))
     points = entry_points(group=ENTRY_POINTS) if policy not in BUILT_IN else ()
-    return next((source_file(point.value) for point in points if point.name == policy), None)
+    return next((source_files(point.value) for point in points if point.name == policy), [])
 
 
 def check_name(policy: str, *, setting: str = "policy") -> str:

@@ -1,11 +1,9 @@
 """What is trained and by whom: data, a model that learns from them, a fleet, and how its times change."""
 
-import json
 import os
 import uuid
-import zlib
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from fedtempo.checks import InputError, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
+from fedtempo.fingerprint import array_digest, described, name_of
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Parameters, Trainer, buffered
@@ -26,7 +25,6 @@ from fedtempo.simulator.workers import LocalWorkers, Work
 
 BITS_OF_A_PARAMETER = 32
 FROM_FILE = "fedtempo.experiments.running.problem:problem_of_file"  # by name: nothing here knows of files
-DEPTH = 3  # of channels within channels, to which their settings are read
 NETWORKS = ("lenet5", "cnn", "lstm")  # as fedtempo.learning.networks makes them
 
 
@@ -127,19 +125,19 @@ class Problem:
 
     @cached_property
     def description(self) -> dict[str, object]:
-        """Return what tells this problem from others as plain values; functions are told apart by their names alone."""
+        """Return what tells this problem from others as plain values; functions count by their code."""
         fleet = self.fleet
         times = (fleet.compute_time, fleet.upload_time, fleet.download_time, fleet.bandwidth_cap)
-        own = {name: _described(value) for name, value in self.learning.items() if value is not None}
+        own = {name: described(value) for name, value in self.learning.items() if value is not None}
         trainer = self.trainer
         return {
             "data": self.data.checksum(),
-            "model": _described(self.model),
+            "model": name_of(self.model) if is_trainer(self.model) else described(self.model),
             "parameters": trainer.num_parameters + getattr(trainer, "num_buffers", 0),
             "device": self.device,
             **own,
-            "fleet": _digest([*times, fleet.data_share, np.array(fleet.total_bandwidth)]),
-            "channel": _summed_up(self.channel),
+            "fleet": array_digest([*times, fleet.data_share, np.array(fleet.total_bandwidth)]),
+            "channel": described(self.channel),
             **self.named,
         }
 
@@ -168,14 +166,6 @@ class Problem:
         )
         workers = LocalWorkers(self.trainer, self.batches(training, seed), training)
         return workers.train(work, start).largest_gradient_norm
-
-
-def name_of(part: object) -> str:
-    """Return what a part of a problem is called: a name itself, a function or a class by its own, else its class."""
-    if isinstance(part, str):
-        return part
-    named = part if hasattr(part, "__qualname__") else getattr(part, "func", type(part))  # partial has func
-    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _check_data(data: object) -> None:
@@ -212,47 +202,9 @@ def _nominal_times(channel: Channel | None, nominal: dict[str, Any]) -> dict[str
     return nominal
 
 
-def _described(part: object) -> str:
-    """Return the name of a part of a problem; of one that holds something, such as a partial, with what it holds."""
-    plain = isinstance(part, (str, type)) or hasattr(part, "__qualname__") or is_trainer(part)
-    return name_of(part) if plain else _summed_up(part)
-
-
 def is_trainer(model: object) -> bool:
     """Return whether a model is a trainer already."""
     return hasattr(model, "train") and hasattr(model, "evaluate") and not isinstance(model, type)
-
-
-def _plain(part: object, depth: int = DEPTH) -> object:
-    """Return what an object holds as plain values; functions, and what lies too deep, by their names."""
-    if part is None or isinstance(part, (bool, int, float, str)):
-        return part
-    if isinstance(part, np.generic):
-        return part.item()
-    if isinstance(part, np.ndarray):
-        return _digest([part])
-    if isinstance(part, (list, tuple)):
-        return [_plain(one, depth) for one in part]
-    if isinstance(part, Mapping):
-        return {str(name): _plain(one, depth) for name, one in part.items()}
-    if isinstance(part, partial):
-        return [name_of(part), _plain(part.args, depth), _plain(part.keywords, depth)]
-    if not depth or isinstance(part, type) or hasattr(part, "__qualname__"):
-        return name_of(part)
-    slots = (name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ()))
-    names = [*getattr(part, "__dict__", {}), *slots]
-    held = {name: _plain(getattr(part, name), depth - 1) for name in sorted(names) if hasattr(part, name)}
-    return {"kind": name_of(part), **held}
-
-
-def _summed_up(part: object) -> str:
-    """Return an object's name, and a digest of what it holds."""
-    text = json.dumps(_plain(part), sort_keys=True, default=str)
-    return f"{name_of(part)} {zlib.crc32(text.encode()):08x}"
-
-
-def _digest(arrays: Iterable[npt.NDArray[Any] | None]) -> str:
-    return f"{zlib.crc32(b'|'.join(b'' if array is None else array.tobytes() for array in arrays)):08x}"
 
 
 def model_bits(trainer: Trainer) -> float:

@@ -77,6 +77,15 @@ def test_another_meaning_of_a_name_is_another_run(problem, tmp_path):
         assert runs_in(tmp_path / "out") == number
 
 
+def test_a_loop_over_functions_of_one_name_runs_each(own_data, own_times, tmp_path):
+    nn = pytest.importorskip("torch").nn
+    for number, layer in enumerate((nn.ReLU, nn.Sigmoid), 1):
+        problem = Problem(own_data, lambda: nn.Sequential(nn.Linear(60, 4), layer(), nn.Linear(4, 10)), **own_times)  # noqa: B023
+        found = fedtempo.compare(problem, {"mine": lambda fleet: fleet.data_share}, out=tmp_path / "out", **SHORT)
+        assert found.runs[0].records == fedtempo.compare(problem, {"mine": "weighted"}, **SHORT).runs[0].records
+        assert runs_in(tmp_path / "out") == number
+
+
 def test_what_a_partial_holds_counts(own_data, own_times):
     torch = pytest.importorskip("torch")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedtempo.experiments.running.identity import file_digests, folder_name, settings_of
+from fedtempo.experiments.running.identity import file_digests, folder_name, safe_name, settings_of
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment, for_policy
 
 RUNS = Path("runs")
@@ -27,5 +27,6 @@ def run_folder(name: str, experiment: Experiment, policy: str, seed: int, *, cha
     if changed:
         settings = settings_of(experiment, *for_policy(experiment, policy))
         return home / folder_name(policy, seed, settings, file_digests(experiment))
-    former = home / policy / f"seed{seed}"
-    return former if former.is_dir() else home / f"{policy}-seed{seed}"
+    name = safe_name(policy)
+    former = home / name / f"seed{seed}"
+    return former if former.is_dir() else home / f"{name}-seed{seed}"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
@@ -23,8 +23,8 @@ from fedtempo.experiments.settings.config import (
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, merged
 from fedtempo.experiments.settings.problem_experiment import ProblemExperiment
 from fedtempo.files import read_errors
-from fedtempo.own_code import is_reference, source_file
-from fedtempo.policies.registry import source_of
+from fedtempo.own_code import is_reference, source_files
+from fedtempo.policies.registry import PolicyLike, source_files_of
 
 HASH_LENGTH = 10
 STEP_SETTINGS = ("clip_norm", "local_schedule", "proximal")  # of training, which came last
@@ -85,17 +85,28 @@ def model_digests(config: ModelConfig) -> dict[str, object]:
 
 
 def _code_digests(references: Mapping[str, str]) -> dict[str, object]:
-    sources = {name: source_file(one) for name, one in references.items() if is_reference(one)}
+    sources = {name: source_files(one) for name, one in references.items() if is_reference(one)}
     return {
-        name: f"{digest_of(str(source))}:{references[name].rpartition(':')[2]}"
-        for name, source in sources.items()
-        if source is not None
+        name: f"{_digest_of_all(files)}:{references[name].rpartition(':')[2]}"
+        for name, files in sources.items()
+        if files
     }
+
+
+def policy_digests(policy: PolicyLike) -> dict[str, object]:
+    """Return what the modules hold that define a policy of somebody's own; {} for others."""
+    files = source_files_of(policy) if isinstance(policy, str) else []
+    return {"code": _digest_of_all(files)} if files else {}
 
 
 def data_contents(config: DataConfig) -> tuple[object, ...]:
     """Return the same without names: data that were read stay what they are only as long as these do."""
     return tuple(data_digests(config).values())
+
+
+def safe_name(policy: str) -> str:
+    """Return what a policy is called in the names of folders, whatever somebody calls it."""
+    return re.sub(r"[^\w.+-]", "_", policy)
 
 
 def folder_name(policy: str, seed: int, settings: SettingsTable, files: SettingsTable, kind: str = "") -> str:
@@ -104,12 +115,10 @@ def folder_name(policy: str, seed: int, settings: SettingsTable, files: Settings
     Files count by what they hold. So does the file of a policy that another package brings: changed, it runs anew.
     ``kind``: what the policy's name stands for, where it is not its own.
     """
-    own = [] if (source := source_of(kind or policy)) is None else [digest_of(str(source))]
-    own += [kind] if kind else []
+    own = [str(one) for one in policy_digests(kind or policy).values()] + ([kind] if kind else [])
     identity = [_with_first_names(merged(settings, files)), policy, seed, *own]
     key = json.dumps(identity, sort_keys=True, default=str)
-    name = re.sub(r"[^\w.+-]", "_", policy)  # whatever somebody calls it
-    return f"{name}-seed{seed}-{hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]}"
+    return f"{safe_name(policy)}-seed{seed}-{hashlib.sha256(key.encode()).hexdigest()[:HASH_LENGTH]}"
 
 
 def _with_first_names(settings: SettingsTable) -> dict[str, object]:
@@ -129,6 +138,12 @@ def canonical(header: Header) -> dict[str, object]:
     table.pop("files", None)
     settings = settings_of(experiment, *for_policy(experiment, header.policy))
     return table | {"config": merged(settings, header.files)}
+
+
+def _digest_of_all(files: Sequence[Path]) -> str:
+    """Return what files hold, in short; of one file that file's own digest."""
+    digests = [digest_of(str(path)) for path in files]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def digest_of(name: str) -> str:

@@ -11,14 +11,14 @@ from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.running.identity import file_digests, folder_name, settings_of
+from fedtempo.experiments.running.identity import file_digests, folder_name, policy_digests, settings_of
 from fedtempo.experiments.running.problem import data_of, in_data_table
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.experiments.settings.config import Experiment, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
+from fedtempo.fingerprint import described
 from fedtempo.policies.options import read_options
 from fedtempo.policies.registry import PolicyLike, check_name, traits
-from fedtempo.simulator.problem import name_of
 from fedtempo.simulator.simulation import RunSettings
 
 # By name, or by what records are to call them.
@@ -59,7 +59,8 @@ def plan_run(
     experiment: Experiment, name: str, seed: int, folder: Path, policy: PolicyLike | None = None
 ) -> PlannedRun:
     """Return one run into a folder of its own; ``policy``: what the name stands for, where it is not its own."""
-    settings, header = run_settings(experiment, name, seed, policy), make_header(experiment, name, seed)
+    settings = run_settings(experiment, name, seed, policy)
+    header = make_header(experiment, name, seed, kind=_kind(name, settings.policy))
     return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder)
 
 
@@ -74,9 +75,8 @@ def plan_runs(experiment: Experiment, policies: Policies, seeds: Sequence[int], 
         table = {**experiment.table, "policy": own}
         settings = run_settings(experiment, name, 0, policy)
         identity = settings_of(experiment, settings.training, settings.options)
-        header = make_header(experiment, name, 0, table=table, files=files)
-        kind = "" if policy == name else policy if isinstance(policy, str) else name_of(policy)
-        header = msgspec.structs.replace(header, kind=kind)
+        kind = _kind(name, policy)
+        header = make_header(experiment, name, 0, kind=kind, table=table, files=files)
         for seed in seeds:
             run = PlannedRun(
                 experiment=experiment,
@@ -86,6 +86,11 @@ def plan_runs(experiment: Experiment, policies: Policies, seeds: Sequence[int], 
             )
             found.append(run)
     return found
+
+
+def _kind(name: str, policy: PolicyLike) -> str:
+    """Return what a policy's name stands for, "" where it is its own."""
+    return "" if policy == name else described(policy)
 
 
 def by_name(policies: Policies) -> Mapping[str, PolicyLike]:
@@ -113,25 +118,31 @@ def make_header(
     policy: str,
     seed: int,
     *,
+    kind: str = "",
     table: SettingsTable | None = None,
     files: SettingsTable | None = None,
 ) -> Header:
     """Return what a reader must know to make a run again.
 
+    ``kind``: what the policy's name stands for, where it is not its own.
     ``table``: the configuration where it is not the experiment's; ``files``: what its files hold, where it is known.
     """
     try:
         name, checksum, samples = _facts_of(data_of(experiment))
     except InputError as error:
         raise in_data_table(error, experiment) from None
+    found = file_digests(experiment) if files is None else files
+    if own := policy_digests(kind or policy):
+        found = {**found, "policy": own}
     return Header(
         format=FORMAT,
         experiment=experiment.name,
         preset=experiment.preset,
         policy=policy,
         seed=seed,
+        kind=kind,
         config=dict(experiment.table if table is None else table),
-        files=dict(file_digests(experiment) if files is None else files),
+        files=dict(found),
         data=name,
         data_checksum=checksum,
         samples=samples,

@@ -6,7 +6,8 @@ from fedtempo.checks import InputError, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.settings.config import Experiment
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode
-from fedtempo.simulator.problem import Problem, name_of
+from fedtempo.fingerprint import name_of
+from fedtempo.simulator.problem import Problem
 
 SECTIONS = ("training", "stop", "policy")  # of its table that can be set
 
