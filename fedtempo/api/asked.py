@@ -27,7 +27,7 @@ from fedtempo.simulator.simulation import make_policy
 
 # Names, functions and classes in a list, or by the names that results call them, also in pairs with options.
 PolicyChoice: TypeAlias = PolicyLike | tuple[PolicyLike, Mapping[str, object]]
-PolicyChoices: TypeAlias = str | Sequence[PolicyLike] | Mapping[str, PolicyChoice]
+PolicyChoices: TypeAlias = str | Sequence[PolicyChoice] | Mapping[str, PolicyChoice]
 
 MAX_ROUNDS = 2000  # where a call names no limit
 
@@ -96,11 +96,15 @@ def _pairs(policies: PolicyChoices) -> list[tuple[str, PolicyChoice]]:
         listed = [policies] if isinstance(policies, str) or callable(policies) else policies
         if not isinstance(listed, Sequence):
             raise InputError("policies", "be a list, or a dict from names to policies", repr(policies))
-        pairs = [(one if isinstance(one, str) else name_of(one).rpartition(":")[2], one) for one in listed]
+        pairs = [(_own_name(one[0] if isinstance(one, tuple) and one else one), one) for one in listed]
     for name, choice in pairs:
         if isinstance(choice, tuple) and not (len(choice) == 2 and isinstance(choice[1], Mapping)):
             raise InputError(f"policies: {name}", "be a policy, or a pair of one and its options", repr(choice))
     return pairs
+
+
+def _own_name(policy: PolicyLike) -> str:
+    return policy if isinstance(policy, str) else name_of(policy).rpartition(":")[2]
 
 
 def _check_policy(name: str, policy: PolicyLike) -> None:

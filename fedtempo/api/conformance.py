@@ -16,6 +16,7 @@ from fedtempo.engine.records import RoundRecord, encode
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fingerprint import name_of
 from fedtempo.learning.threads import one_thread
+from fedtempo.policies.foreign import UserPolicy
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.absences import WithAbsences
@@ -27,6 +28,8 @@ from fedtempo.tables.table import Table
 CLIENTS, COHORT, ROUNDS = 12, 4, 24
 DRAWS = 400  # rounds over which mean weights are compared with the data shares
 FAILING = 3  # every so many-th member does not report
+BIASED = "not by data share: "
+HALF_TO_TWICE = 0.5, 2.0  # of 1, between which the weights of a round must add up to
 TOO_FAR = 4.0  # standard errors between a mean weight and its data share
 
 
@@ -37,6 +40,7 @@ class Finding:
     name: str
     holds: bool
     seen: str  # what was seen, in words
+    biased: bool = False  # it holds, but clients do not count by their data share
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ class Conformance:
 
     def table(self) -> Table:
         """Return one line for each property."""
-        rows = [(one.name, "holds" if one.holds else "FAILS", one.seen) for one in self.findings]
+        words = {(True, False): "holds", (True, True): "biased", (False, False): "FAILS"}
+        rows = [(one.name, words[one.holds, one.biased], one.seen) for one in self.findings]
         return Table.from_rows(["property", "", "seen"], rows, title=f"{self.policy}: what engines rely on")
 
     def _repr_html_(self) -> str | None:
@@ -120,9 +125,12 @@ class _SomeFail(Policy):
 def check_policy(policy: PolicyLike | str, options: Mapping[str, object] | None = None) -> Conformance:
     """Try whether a policy has the properties that engines rely on.
 
-    - ``policy``: a name, ``module:Class``, a class, a function from fleet to q, or a policy.
+    - ``policy``: a name, ``module:Class``, a class, or a function from fleet to q.
     - ``options``: its options, by name.
     """
+    if isinstance(policy, UserPolicy) and not isinstance(policy, type):
+        got = f"a {type(policy).__name__} that is there already"
+        raise InputError("policy", "be made anew for each trial", got, "give its class")
     trials = Trials(policy=policy, options=options or {})
     with one_thread():
         first = _tried("it can be made and runs", lambda: f"{len(trials.records())} rounds of {CLIENTS} clients")
@@ -136,7 +144,8 @@ def _tried(name: str, trial: Callable[[], str]) -> Finding:
     """Return what came of a trial: what it says, or what it raised and where."""
     try:
         with np.errstate(all="ignore"):
-            return Finding(name, holds=True, seen=trial())
+            seen = trial()
+            return Finding(name, holds=True, seen=seen, biased=seen.startswith(BIASED))
     except (_Broken, InputError, DivergedError) as error:
         return Finding(name, holds=False, seen=str(error))
     except Exception as error:
@@ -222,7 +231,10 @@ def _weights(trials: Trials) -> str:
     if far.any():
         worst = int(np.argmax(np.abs(weights.mean(axis=0) / share - 1)))
         ratio = weights.mean(axis=0)[worst] / share[worst]
-        return f"biased: client {worst} counts {ratio:.2f} × its data share (a choice, say so in its description)"
+        total = weights.sum(axis=1).mean()
+        if not HALF_TO_TWICE[0] <= total <= HALF_TO_TWICE[1]:
+            raise _Broken(f"the weights of a round add up to {total:.2f} on the mean, far from 1")
+        return f"{BIASED}client {worst} counts {ratio:.2f} × its data share: a choice, say so in its description"
     return "unbiased: each client counts by its data share"
 
 

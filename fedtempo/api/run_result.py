@@ -47,7 +47,7 @@ class RunResult(Result):
     def table(self) -> Table:
         """Return what the run came to."""
         run = self._run
-        return summary_table(self.summary, self._planned.settings.stop, run.header.data)
+        return summary_table(self.summary, self._planned.settings.stop, run.header.data, metric=run.metric)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row for each round."""
@@ -87,7 +87,7 @@ class RunResult(Result):
     @property
     def _target(self) -> Target:
         stop = self._planned.settings.stop
-        return Target(loss=stop.target_loss, accuracy=stop.target_accuracy)
+        return Target(loss=stop.target_loss, accuracy=stop.target_accuracy, metric=self._run.metric)
 
 
 def _short(value: object) -> str:

@@ -1,6 +1,6 @@
 """One simulated run from Python: a user's own data, model and policy in a few lines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +75,7 @@ def simulate(
     - ``out``: a folder for records, checkpoints and at the end the model; a run that was stopped goes on from there.
       Data, settings and names are compared, functions are not.
     - ``progress``: whether to show how it gets on; left out, in terminals and notebooks. ``callbacks``: functions that
-      are called with the record of each round.
+      are called with the record of each round; after a kill, rounds since the last checkpoint come again.
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
       ``evaluate_every``, ``evaluate_growth``, ``clip_norm``, ``local_schedule``, ``proximal``.
@@ -83,6 +83,10 @@ def simulate(
     Diverging training raises ``DivergedError`` with the records until then.
     """
     check_seed("seed", seed)
+    if out is not None and not isinstance(out, (str, Path)):
+        raise InputError(name="out", rule="be the path of a folder", got=repr(out))
+    if not isinstance(callbacks, Iterable) or not all(map(callable, callbacks := list(callbacks))):
+        raise InputError(name="callbacks", rule="be a list of functions", got=repr(callbacks))
     check_training_names("simulate", training)
     given = {
         "compute_time": compute_time, "upload_time": upload_time, "download_time": download_time,

@@ -12,7 +12,6 @@ from fedtempo.checks import (
     InputError,
     MissingDependencyError,
     check_count,
-    check_fraction,
     check_positive,
     check_seed,
 )
@@ -85,10 +84,6 @@ def stop_options(
     max_rounds: int | None = None,
 ) -> dict[str, float]:
     """Return the ends of a run that are asked for, as a table for [stop]."""
-    if target_loss is not None:
-        check_positive("target_loss", target_loss)
-    if target_accuracy is not None:
-        check_fraction("target_accuracy", target_accuracy)
     if time_limit is not None:
         check_positive("time_limit", time_limit)
     if max_rounds is not None:

@@ -79,7 +79,10 @@ def run(
     with run_progress(title, experiment.stop) as progress, run_notices(), compiling_noted():
         summary = runner.run(planned, progress)
     note = read_run(planned.records).note if summary.pilot_rounds else {}
-    show_framed(summary_table(summary, experiment.stop, planned.header.data, note.get("estimate")), console())
+    table = summary_table(
+        summary, experiment.stop, planned.header.data, metric=experiment.metric, estimate=note.get("estimate")
+    )
+    show_framed(table, console())
     print(f"wrote {folder}")
     if strict and summary.end != "target":
         raise typer.Exit(FAILED)
@@ -93,7 +96,7 @@ def compare(
     preset: Preset = "paper",
     target_loss: TargetLoss = None,
     target_accuracy: Annotated[
-        float | None, typer.Option(help="Accuracy to reach instead of the file's targets, 0 to 1, e.g. 0.7.")
+        float | None, typer.Option(help="Accuracy, 0 to 1, or metric to reach instead of the file's targets.")
     ] = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Simulated seconds, pilots apart, instead of the file's limits.")

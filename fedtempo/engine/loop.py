@@ -232,7 +232,7 @@ class Loop:
         )
         self.state.model, residual_norm = step.model, np.full(len(answered), np.nan)
         if result.buffers is not None:
-            self.state.buffers = blended(self.state.buffers, plan.weights[answered], result.buffers[answered])
+            self.state.buffers = blended(self.state.buffers, plan.weights_of(answered), result.buffers[answered])
         residual_norm[answered] = step.residual_norm
         self._advance(plan, done.seconds)
         evaluation = self._evaluate(plan, done.seconds)

@@ -1,9 +1,15 @@
 """Policies that users write: whatever has ``plan`` and ``observe`` becomes a ``Policy``, here and nowhere else."""
 
 import json
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from fedtempo.checks import InputError
+from fedtempo.own_code import in_short
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 
 
@@ -58,15 +64,17 @@ class ForeignPolicy(Policy):
 
     def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
         """Let it plan."""
-        return self.policy.plan(context)
+        with _said_of(self.policy, "plan a round"):
+            return self.policy.plan(context)
 
     def observe(self, report: RoundReport) -> None:
         """Let it learn."""
-        self.policy.observe(report)
+        with _said_of(self.policy, "learn from a report"):
+            self.policy.observe(report)
 
 
 class PlainPolicy(ForeignPolicy):
-    """A user's policy that keeps a dataclass as its ``state`` and inherits nothing."""
+    """A user's policy that keeps a dataclass as its ``state``, or nothing at all."""
 
     @property
     def state(self) -> Any:  # noqa: ANN401
@@ -79,9 +87,23 @@ class PlainPolicy(ForeignPolicy):
 
 
 def adopt(policy: UserPolicy) -> Policy:
-    """Return a policy as the engine knows them: itself if it is one already."""
-    if isinstance(policy, Policy) and (policy.state is None or is_dataclass(policy.state)):
+    """Return a policy as the engine knows them: our own as they are, others so that their errors say whose they are."""
+    if isinstance(policy, Policy) and type(policy).__module__.startswith("fedtempo."):
         return policy
-    if is_dataclass(getattr(policy, "state", None)):
+    state = getattr(policy, "state", None)
+    if is_dataclass(state) or (isinstance(policy, Policy) and state is None):
         return PlainPolicy(policy)
     return ForeignPolicy(policy)
+
+
+@contextmanager
+def _said_of(policy: UserPolicy, rule: str) -> Iterator[None]:
+    """Turn what somebody's policy raises into one sentence that says where."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        got = f"{in_short(error)} in {Path(place.filename).name}, line {place.lineno}"
+        raise InputError(f"policy {type(policy).__name__}", rule, got) from error

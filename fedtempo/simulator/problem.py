@@ -32,7 +32,7 @@ class Problem:
     """One federation to train, whatever the policy, the settings of training and the seed.
 
     - ``data``: the samples of all clients.
-    - ``model``: "softmax", "lenet5", a function that returns a ``torch.nn.Module``, or a ``Trainer``.
+    - ``model``: "softmax", "lenet5", "cnn", "lstm", a function that returns a ``torch.nn.Module``, or a ``Trainer``.
     - ``compute_time``, ``upload_time``: τ and t of each client, or one for all: the nominal times in seconds, which
       policies plan with. A ``channel`` may have its own, and gives them where they are left out.
     - ``download_time``: seconds before computing can start. ``bandwidth_cap``: the most bandwidth of each client's own
@@ -66,7 +66,8 @@ class Problem:
         more: dict[str, Any] = {"download_time": download_time, "bandwidth_cap": bandwidth_cap}
         fleet = Fleet(data.data_share, np.ones(data.num_clients), **nominal, **more, total_bandwidth=total_bandwidth)
         self._assemble(data, model, fleet, channel)
-        self.device, self.learning = device, dict[str, Any]({"loss": loss, "metric": metric, "optimiser": optimiser})
+        self.device = str(device)  # also one of torch
+        self.learning = dict[str, Any]({"loss": loss, "metric": metric, "optimiser": optimiser})
         self.named: dict[str, object] = {}
         _check_learning(model, self.learning)
 
@@ -182,7 +183,7 @@ def _check_learning(model: object, learning: Mapping[str, object]) -> None:
         raise InputError(name="model", rule=f"be {choices}", got=repr(model))
     for name, part in learning.items():
         if part is not None and not callable(part) and not (name == "optimiser" and isinstance(part, str)):
-            raise InputError(name=name, rule="be a function", got=repr(part))
+            raise InputError(name=name, rule="be a function", got=f"a {type(part).__name__}")
 
 
 def _is_model(model: object) -> bool:

@@ -101,14 +101,21 @@ def test_a_metric_of_ones_own_is_drawn_as_it_is(arrays, tmp_path):
         loss=torch.nn.functional.mse_loss, metric=negative_error,
     )  # fmt: skip
     found = fedtempo.compare(problem, ["weighted"], seeds=1, jobs=1, max_rounds=8, target_accuracy=-9.0, **TRAINING)
-    assert "metric -9" in str(found)
-    labels = [axes.get_ylabel() for axes in found.plot().axes]
-    assert labels == ["loss", "negative_error", "loss"]
+    assert "negative_error -9" in str(found)
+    axes = found.plot().axes
+    assert [one.get_ylabel() for one in axes] == ["loss", "negative_error", "loss"]
+    assert axes[1].get_title() == "(b) negative_error against time"
     assert found.runs[0].accuracy.max() <= 0
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "negative_error" in page
     assert "accuracy (%)" not in page
+    assert "Negative_error against time" in page
+    assert "The problem was made in Python" in page
+    assert "Flower" not in page.split("<h3>What was run")[1]
+    run = fedtempo.simulate(problem, policy="weighted", max_rounds=1, **TRAINING)
+    assert "negative_error" in str(run)
+    assert "accuracy" not in str(run)
 
 
 @pytest.mark.parametrize(

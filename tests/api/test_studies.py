@@ -105,5 +105,32 @@ def test_what_a_policy_lacks_is_said():
     assert "state leaves something out" in found["resume"].seen
     assert not found["members that fail"].holds
     assert "never heard of it" in found["members that fail"].seen
-    assert "biased" in found["weights"].seen
+    assert found["weights"].holds
+    assert found["weights"].biased
+    assert "| biased |" in str(check_policy(Forgetful))
+
+
+class Heavy(Forgetful):
+    """A policy whose weights are three times what they should be."""
+
+    def plan(self, context):
+        return fedtempo.RoundPlan(members=[int(context.rng.integers(len(self.fleet)))], weights=[3.0])
+
+
+def test_weights_that_add_up_to_three_fail():
+    (found,) = (one for one in check_policy(Heavy).findings if one.name == "weights")
+    assert not found.holds
+    assert "add up to 3.00" in found.seen
+
+
+def test_a_policy_that_is_there_already_cannot_be_tried():
+    class Ready:
+        def plan(self, context):
+            return None
+
+        def observe(self, report):
+            pass
+
+    with pytest.raises(fedtempo.InputError, match="be made anew for each trial, got a Ready"):
+        check_policy(Ready())
     assert found["equal runs"].holds

@@ -28,7 +28,7 @@ def test_compare_prints_a_table_and_writes_what_scripts_read(setup2, tmp_path, c
     assert "over proposed" in shown
     rows = json.loads(written.read_text())
     assert [(row["policy"], row["seed"]) for row in rows] == [
-        ("proposed", 3), ("proposed", 4), ("uniform", 3), ("uniform", 4),
+        ("uniform", 3), ("uniform", 4), ("proposed", 3), ("proposed", 4),
     ]  # fmt: skip
     for row in rows:
         assert set(row) == {

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedtempo.checks import InputError
 from fedtempo.policies.foreign import ForeignPolicy, adopt
 from fedtempo.policies.policy import Policy, PolicySetting, RoundPlan, Stateless
 from fedtempo.policies.registry import make
@@ -82,13 +83,31 @@ def test_an_engine_sees_the_same_of_every_policy():
     assert plain.plan(context()).members.tolist() == [0]
 
 
-def test_our_own_and_those_that_inherit_are_taken_as_they_are():
+@pytest.mark.parametrize("raised", [KeyError("abc"), ZeroDivisionError("obs"), FileNotFoundError(2, "No such file")])
+def test_what_somebodys_policy_raises_is_one_sentence_that_says_where(raised):
+    class Raising(Stateless):
+        def plan(self, context):
+            raise raised
+
+        def observe(self, report):
+            raise raised
+
+    said = rf"policy Raising must plan a round, got {type(raised).__name__}: .* in test_foreign.py, line"
+    with pytest.raises(InputError, match=said):
+        make(Raising, setting()).plan(context())
+    with pytest.raises(InputError, match=r"policy Raising must learn from a report, got .* in test_foreign.py, line"):
+        make(Raising, setting()).observe(None)
+
+
+def test_our_own_are_taken_as_they_are_and_those_that_inherit_keep_their_state():
     class Mine(Stateless):
         def plan(self, context):
             return RoundPlan(members=[1], weights=[1.0])
 
-    for policy in (Mine(), Tempo(setting())):
-        assert adopt(policy) is policy
+    tempo = Tempo(setting())
+    assert adopt(tempo) is tempo
+    assert adopt(Mine()).state is None
+    for policy in (Mine(), tempo):
         assert adopt(ForeignPolicy(policy)).plan(context()) is not None
     assert carry_over(Mine(), Mine()).plan(context()).members.tolist() == [1]
 

@@ -27,9 +27,11 @@ def multiple(value: float, *, numerator_missed: bool = False, denominator_missed
     return f"{'> ' if numerator_missed else '< ' if denominator_missed else ''}{ratio_text(value)} ×"
 
 
-def not_reached(missed: int, runs: int) -> str:
-    """Return what follows a bound: how many runs missed the target, nothing where none did."""
-    return f", {missed} of {runs} not reached" if missed else ""
+def not_reached(missed: int, runs: int, diverged: int = 0) -> str:
+    """Return what follows a bound: how many runs missed the target, and how many of these diverged."""
+    if missed == diverged:
+        return f", {diverged} of {runs} diverged" if diverged else ""
+    return f", {missed} of {runs} not reached" + (f", {diverged} diverged" if diverged else "")
 
 
 def limits_in_words(stop: Mapping[str, float | None]) -> str:

@@ -43,8 +43,8 @@ def mean_seconds(times: Times) -> Cell:
 
 def seconds(times: Times) -> Cell:
     """Return mean ± deviation, or a bound where runs missed the target, with how many did."""
-    cell = mean_seconds(times)
-    return as_cell(f"{cell.text}{not_reached(times.missed, times.seconds.size)}") if times.missed else cell
+    cell, missed = mean_seconds(times), not_reached(times.missed, times.seconds.size, times.diverged)
+    return as_cell(f"{cell.text}{missed}") if missed else cell
 
 
 def rounds(times: Times) -> Cell:

@@ -59,7 +59,11 @@ def compare(
 
 def target_of(experiment: Experiment) -> Target:
     """Return what the runs of an experiment are to reach; without a target there is nothing to compare."""
-    target = Target(loss=experiment.stop.target_loss, accuracy=experiment.stop.target_accuracy)
+    accuracy = experiment.stop.target_accuracy
+    metric = None if accuracy is None else experiment.metric
+    if accuracy is not None and metric is None and not 0 <= accuracy <= 1:
+        raise InputError("target_accuracy", "lie between 0 and 1 without a metric of your own", f"{accuracy:g}")
+    target = Target(loss=experiment.stop.target_loss, accuracy=accuracy, metric=metric)
     if target == Target():
         raise InputError(
             name=experiment.path or "a comparison",

@@ -49,7 +49,8 @@ class Panel:
 
     x: XAxis
     y: YAxis
-    y_label: str
+    y_name: str  # loss, accuracy or the metric in its place
+    y_label: str  # the same with its unit
     curves: dict[str, list[Curve]]  # of each group, one for each run
     averages: dict[str, Average]
     level: float | None  # of the target on the y axis, None where it has none
@@ -66,8 +67,8 @@ def panel(groups: Mapping[str, Sequence[Run]], target: Target, x: XAxis, y: YAxi
     wanted = level(target, y, 1.0 if metric else PERCENT)
     log_x, log_y = log_axes(averages.values(), y)
     span = shown_range(averages.values(), y, wanted)
-    y_label = metric if metric and y == "accuracy" else AXIS_LABELS[y]
-    return Panel(x, y, y_label, curves, averages, wanted, log_x, log_y and span is None, span)
+    own = metric if y == "accuracy" else None
+    return Panel(x, y, own or y, own or AXIS_LABELS[y], curves, averages, wanted, log_x, log_y and span is None, span)
 
 
 def curve(run: Run, x: XAxis, y: YAxis, target: Target) -> Curve:

@@ -68,7 +68,7 @@ def comparison_figure(
                 line = axes.axhline(shown.level, color="0.35", linewidth=0.8, linestyle=(0, (6, 4)), zorder=1)
                 handles[f"target: {target}"] = line
             _set_axes(axes, shown)
-            axes.set_title(f"({letter}) {y} against {x}")
+            axes.set_title(f"({letter}) {shown.y_name} against {x}")
         figure.suptitle(title)
         _add_legend(figure, handles, groups, target)
     return figure

@@ -12,11 +12,11 @@ def policy_label(run: Run) -> str:
 
 
 def grouped(runs: Iterable[Run], label: Callable[[Run], str] = policy_label) -> dict[str, list[Run]]:
-    """Return runs by label, in the order of their names, where K = 5 comes before K = 10."""
+    """Return runs by policy, in the given order, or by another label in the order of their names, K = 5 before 10."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(label(run), []).append(run)
-    return {name: groups[name] for name in sorted(groups, key=_by_numbers)}
+    return groups if label is policy_label else {name: groups[name] for name in sorted(groups, key=_by_numbers)}
 
 
 def _by_numbers(label: str) -> list[tuple[float, str]]:

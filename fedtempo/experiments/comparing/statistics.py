@@ -1,7 +1,7 @@
 """Policies side by side: what each took to a target, over the same seeds."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.stats import t as student
@@ -19,13 +19,15 @@ class Target:
 
     loss: float | None = None
     accuracy: float | None = None
+    metric: str | None = field(default=None, compare=False)  # what stands in place of the accuracy, by its name
 
     def __str__(self) -> str:
         """Say it as a person would."""
         parts = [] if self.loss is None else [f"loss {self.loss:g}"]
         if self.accuracy is not None:
-            share = 0 <= self.accuracy <= 1  # what is none is a metric of somebody's own
-            parts.append(f"accuracy {100 * self.accuracy:g} %" if share else f"metric {self.accuracy:g}")
+            share = self.metric is None and 0 <= self.accuracy <= 1
+            name = self.metric or "metric"
+            parts.append(f"accuracy {100 * self.accuracy:g} %" if share else f"{name} {self.accuracy:g}")
         return " and ".join(parts) or "no target"
 
 
@@ -48,6 +50,7 @@ class Times:
     reached: Booleans
     rounds: Vector
     oracle: bool = False  # pilots were taken for granted, not left out
+    diverged: int = 0  # of the runs that missed the target
 
     @property
     def mean(self) -> float:
@@ -110,6 +113,7 @@ def times_to(
             policy, tuple(run.seed for run in group), np.array(seconds, dtype=float),
             np.array([run.pilot_time for run in group], dtype=float), np.array([t is not None for t in took]),
             np.array(rounds, dtype=float), all(run.oracle for run in group),
+            sum(run.end == "diverged" and t is None for run, t in zip(group, took, strict=True)),
         )  # fmt: skip
     return found
 
@@ -165,8 +169,10 @@ class RunOutcome:
 
 
 def outcomes(runs: Iterable[Run], target: Target, time_limit: float | None = None) -> list[RunOutcome]:
-    """Return what each run took, by policy and seed."""
-    runs = sorted(runs, key=lambda run: (run.policy, run.seed))
+    """Return what each run took, by policy in the given order, and by seed."""
+    runs = list(runs)
+    order = list(dict.fromkeys(run.policy for run in runs))
+    runs = sorted(runs, key=lambda run: (order.index(run.policy), run.seed))
     if target == Target():
         raise InputError(name="a comparison", rule="have a target", got="neither a loss nor an accuracy")
     found = times_to(runs, target, time_limit).values()  # in the same order

@@ -1,7 +1,7 @@
 """Where the runs of a section come from: data, code, how they ended, and how to run them again."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -40,6 +40,7 @@ class Configuration:
     policies: str
     toml: str
     commands: tuple[str, ...]
+    how: str  # to run it again
 
 
 def problems(section: SectionRuns) -> Problems | None:
@@ -93,7 +94,19 @@ def _configuration(config: dict[str, object], runs: Sequence[Run]) -> Configurat
         for run in sorted(runs, key=lambda run: (run.policy, run.seed))
         if run.clock == "simulated" and "data" in config
     )
-    return Configuration(", ".join(dict.fromkeys(run.policy for run in runs)), to_toml(config).rstrip(), commands)
+    policies = ", ".join(dict.fromkeys(run.policy for run in runs))
+    return Configuration(policies, to_toml(config).rstrip(), commands, _how_again(config, commands))
+
+
+def _how_again(config: Mapping[str, object], commands: Sequence[str]) -> str:
+    """Say how to run it again."""
+    if commands:
+        return (
+            "Preset and options are already in it. To run it again, save this as CONFIG, beside the files that it names"
+        )
+    if "problem" in config:
+        return "The problem was made in Python: to run it again, call the same with these settings"
+    return "Flower nodes trained: to run it again, give their app these settings"
 
 
 def _distinct(runs: Iterable[Run]) -> list[tuple[dict[str, object], list[Run]]]:

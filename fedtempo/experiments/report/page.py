@@ -38,6 +38,7 @@ class Section:
     piloted: bool  # whether pilots are left out of them
     styles: dict[str, Style]  # of each group
     plots: Plots
+    metric: str  # in place of the accuracy, or accuracy
     clients_note: str | None  # None where there is no one fleet to show
     facts: tuple[tuple[str, str], ...]  # names and values
     configurations: tuple[Configuration, ...]
@@ -84,6 +85,7 @@ def _section(section: SectionRuns) -> Section:
         piloted=any(run.pilot_time for run in section.runs),
         styles=look,
         plots=drawn,
+        metric=next((run.metric for run in section.runs if run.metric is not None), "accuracy"),
         clients_note=None if drawn.fleet is None else clients_note(drawn.fleet),
         facts=facts(section),
         configurations=configurations(section),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class SectionRuns:
     @property
     def targets(self) -> list[Target]:
         """The target for loss and the one for accuracy, where there are both."""
-        each = [Target(loss=self.target.loss), Target(accuracy=self.target.accuracy)]
+        each = [Target(loss=self.target.loss), replace(self.target, loss=None)]
         return [target for target in each if target != Target()]
 
 
@@ -66,7 +66,9 @@ def choose_target(runs: Sequence[Run]) -> Target:
     stops = [run.header.config.get("stop", {}) for run in runs]
     losses, accuracies = ([stop.get(name) for stop in stops] for name in ("target_loss", "target_accuracy"))
     easiest = Target(
-        loss=None if None in losses else max(losses), accuracy=None if None in accuracies else min(accuracies)
+        loss=None if None in losses else max(losses),
+        accuracy=None if None in accuracies else min(accuracies),
+        metric=next((run.metric for run in runs if run.metric is not None), None),
     )
     return _lowest_loss(runs) if easiest == Target() else easiest
 

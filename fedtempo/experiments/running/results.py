@@ -12,6 +12,7 @@ import numpy as np
 from fedtempo.checks import InputError, Vector
 from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.records import End, Header, RoundRecord, Summary, find_runs, read_records
+from fedtempo.experiments.settings.config import metric_of
 from fedtempo.policies.registry import traits
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
@@ -55,10 +56,7 @@ class Run:
     @property
     def metric(self) -> str | None:
         """What ``accuracy`` holds where somebody's own metric stands there, None where it is the accuracy."""
-        config = self.header.config
-        found = [config.get(part, {}).get("metric") for part in ("problem", "model")]
-        name = next((str(one) for one in found if one), None)
-        return None if name is None else name.rpartition(":")[2].rpartition(".")[2].replace("<lambda>", "own metric")
+        return metric_of(self.header.config)
 
     @property
     def time_limit(self) -> float | None:

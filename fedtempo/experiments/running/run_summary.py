@@ -5,8 +5,14 @@ from fedtempo.engine.settings import StopSettings
 from fedtempo.tables.table import Cell, Column, Table
 
 
-def summary_table(summary: Summary, stop: StopSettings, data: str, estimate: str | None = None) -> Table:
-    """Return what a run came to, on which data, and what its pilots found of β/α."""
+def summary_table(
+    summary: Summary, stop: StopSettings, data: str, *, metric: str | None, estimate: str | None = None
+) -> Table:
+    """Return what a run came to, on which data, and what its pilots found of β/α.
+
+    ``metric``: what stands in place of the accuracy, None where it is the accuracy.
+    """
+    called = {"accuracy": metric or "accuracy", "time_to_accuracy": f"time to {metric or 'accuracy'}"}
     rows: dict[str, str | Cell] = {"data": data, "end": _reason(summary, stop), "rounds": _number(summary.rounds, ",")}
     rows["simulated time"] = _number(summary.time, ",.1f", " s")
     if summary.pilot_rounds:
@@ -15,10 +21,11 @@ def summary_table(summary: Summary, stop: StopSettings, data: str, estimate: str
         rows["with pilots"] = _number(summary.time + summary.pilot_time, ",.1f", " s")
     if estimate is not None:
         rows["from the pilots"] = estimate
-    rows |= {name: _number(summary[name], ".4f") for name in ("loss", "accuracy") if summary[name] is not None}
+    known = [name for name in ("loss", "accuracy") if summary[name] is not None]
+    rows |= {called.get(name, name): _number(summary[name], ".4g") for name in known}
     for name in ("time_to_loss", "time_to_accuracy"):
         if summary[name] is not None:
-            rows[name.replace("_", " ")] = _number(summary[name], ",.1f", " s")
+            rows[called.get(name, name.replace("_", " "))] = _number(summary[name], ",.1f", " s")
     return Table.from_rows([Column("", align="left")] * 2, rows.items())
 
 

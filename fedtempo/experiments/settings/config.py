@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from fedtempo.checks import InputError, check_seed, near_miss
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
+from fedtempo.own_code import is_reference
 from fedtempo.policies.registry import available_policies
 from fedtempo.simulator.times import TimesSpec
 
@@ -156,6 +157,11 @@ class Experiment:
     table: SettingsTable = field(default_factory=dict, repr=False)  # that it was made from; no setting either
     path: Path | None = None  # of its file; no setting either
 
+    @property
+    def metric(self) -> str | None:
+        """What stands in place of the accuracy; None where it is the accuracy."""
+        return metric_of(self.table)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileExperiment(Experiment):
@@ -185,10 +191,17 @@ def make_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> FileE
     experiment = decode_experiment(table, preset)
     known = available_policies()
     for name in experiment.policy:
-        if name not in known:
+        if name not in known and not is_reference(name):
             raise InputError(f"policy.{name}", "be a known policy", repr(name), near_miss(name, known))
         for_policy(experiment, name)
     return experiment
+
+
+def metric_of(table: Mapping[str, Any]) -> str | None:
+    """Return the name of the metric that an experiment's table has of somebody's own; None where it has none."""
+    found = [table.get(part, {}).get("metric") for part in ("problem", "model")]
+    name = next((str(one).partition(" ")[0] for one in found if one), None)
+    return None if name is None else name.rpartition(":")[2].rpartition(".")[2].replace("<lambda>", "own metric")
 
 
 def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> FileExperiment:

@@ -133,11 +133,11 @@ def test_scripts_read_the_seconds_of_the_table():
     runs = [made_up("weighted", 1, [2.0, 1.0], 10.0, end="target"), late("diverged", rounds=1)]
     runs += [replace(late("max_rounds"), policy="weighted")]
     rows, found = outcomes(runs, TARGET), times_to(runs, TARGET)
-    assert [(row.policy, row.seed) for row in rows] == [("uniform", 0), ("weighted", 0), ("weighted", 1)]
-    assert [row.time_to_target for row in rows] == [40.0, 40.0, 20.0]
-    assert [row.time_to_target for row in rows[1:]] == found["weighted"].seconds.tolist()
-    assert [row.rounds for row in rows] == [1, 4, 2]
-    assert [row.final_loss for row in rows] == [1.5, 1.5, 1.0]
+    assert [(row.policy, row.seed) for row in rows] == [("weighted", 0), ("weighted", 1), ("uniform", 0)]
+    assert [row.time_to_target for row in rows] == [40.0, 20.0, 40.0]
+    assert [row.time_to_target for row in rows[:2]] == found["weighted"].seconds.tolist()
+    assert [row.rounds for row in rows] == [4, 2, 1]
+    assert [row.final_loss for row in rows] == [1.5, 1.0, 1.5]
     assert outcomes([], TARGET) == []
 
 

@@ -79,7 +79,7 @@ def test_diverged_candidates_stand_at_the_limit_or_at_the_longest_time_of_all():
     best = best_of([free, steady], TARGET)
     assert best["uniform"] is steady
     table = Tuning(None, TARGET, [free, steady], best, []).table()
-    assert [row[3] for row in cells(table)[1:]] == ["> 80.0, 1 of 1 not reached", "80.0"]
+    assert [row[3] for row in cells(table)[1:]] == ["> 80.0, 1 of 1 diverged", "80.0"]
     assert [row[4] for row in cells(table)[1:]] == ["", "best"]
 
 
