@@ -29,12 +29,15 @@ COMMANDS = (
     "export runs/compare -o rounds.parquet",
     "export runs/compare -o rounds.csv",
     "estimate runs/compare -o clients.csv",
+    "split experiment.toml -o split.png",
+    "check-policy weighted",
+    "init examples.toml --examples",
     "plan fleet.csv --model-size 5 --cohort-size 5 --beta-over-alpha 0.1 --plot plan.png -o plan.csv",
 )
 WRITTEN = (
     "experiment.toml", "fleet.csv", "runs/experiment/weighted-seed0/records.jsonl", "page.html", "runs.json",
     "reproduction/setup2.md", "reproduction/setup2.png", "leaderboard/setup2-static-plain.md", "report.html",
-    "rounds.csv", "clients.csv", "plan.png", "plan.csv",
+    "rounds.csv", "clients.csv", "plan.png", "plan.csv", "split.png", "digits.py", "compare.ipynb",
 )  # fmt: skip
 READ = """
 import pandas

@@ -13,6 +13,7 @@ from fedtempo.experiments.running.grid import Execution, GridInterrupted, unwatc
 from fedtempo.experiments.running.planned import run_settings
 from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.running.progress import grid_progress
+from fedtempo.experiments.settings.assignments import Assignment
 from fedtempo.experiments.settings.changes import changed
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.config_file import load_experiment
@@ -41,22 +42,25 @@ def asked_for(
 ) -> tuple[Experiment, dict[str, PolicyLike]]:
     """Return the experiment that a call asks for, and its policies by name; what is wrong is said before any run."""
     names, options = chosen(policies)
-    settings = {"training": training, "stop": stop_table(problem, ends)}
-    experiment = experiment_of(problem, preset, settings, options)
+    experiment = experiment_of(problem, preset, training, stop_table(problem, ends), options)
     check_own(experiment, names)
     return experiment, names
 
 
 def experiment_of(
-    problem: Problem | Path | str, preset: str, settings: SettingsTable, options: SettingsTable
+    problem: Problem | Path | str, preset: str, training: SettingsTable, stop: SettingsTable, options: SettingsTable
 ) -> Experiment:
-    """Return what is asked for: of a problem, or of a file under a preset, with settings and options over it."""
+    """Return what is asked for: of a problem, or of a file under a preset, with settings and options over it.
+
+    Settings of training go over those that policies have in the file too, as they do on the command line.
+    """
     if isinstance(problem, Problem):
         if preset != DEFAULT_PRESET:
             raise InputError("preset", "be that of a configuration", repr(preset), "a Problem has none")
-        experiment: Experiment = problem_experiment(problem, settings)
+        experiment: Experiment = problem_experiment(problem, {"training": training, "stop": stop})
     elif isinstance(problem, (str, Path)):
-        experiment = load_experiment(problem, preset, over=settings)
+        given = [Assignment(("training", name), value) for name, value in training.items()]
+        experiment = load_experiment(problem, preset, over={"stop": stop}, assignments=given)
     else:
         rule = "be a fedtempo.Problem or the path of a configuration"
         raise InputError(name="problem", rule=rule, got=type(problem).__name__)

@@ -12,6 +12,7 @@ from fedtempo.checks import (
     InputError,
     MissingDependencyError,
     check_count,
+    check_finite,
     check_positive,
     check_seed,
 )
@@ -84,6 +85,9 @@ def stop_options(
     max_rounds: int | None = None,
 ) -> dict[str, float]:
     """Return the ends of a run that are asked for, as a table for [stop]."""
+    for name, target in (("target_loss", target_loss), ("target_accuracy", target_accuracy)):
+        if target is not None:
+            check_finite(name, target)
     if time_limit is not None:
         check_positive("time_limit", time_limit)
     if max_rounds is not None:

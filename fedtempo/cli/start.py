@@ -35,11 +35,15 @@ def check_policy(
 
 def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("experiment.toml"),
+    examples: Annotated[
+        bool, typer.Option("--examples", help="Write scripts with data, models and samplers of one's own as well.")
+    ] = False,
 ) -> None:
     """Write a commented configuration to start from, and beside it fleet.csv, a fleet to plan.
 
     Example: fedtempo init my.toml
     """
+    from fedtempo.experiments.settings.shipped import example_scripts
     from fedtempo.experiments.settings.template import TEMPLATE
     from fedtempo.planning.example import example_fleet
 
@@ -49,6 +53,10 @@ def init(
     if path == fleet:
         raise InputError(name=path, rule="not be the example fleet's", got=FLEET, remedy="choose another name")
     contents = {path: TEMPLATE} | ({} if fleet.exists() else {fleet: example_fleet()})
+    scripts = {path.with_name(name): text for name, text in example_scripts().items()} if examples else {}
+    for there in filter(Path.exists, scripts):
+        raise InputError(name=there, rule="not exist yet", got="a file", remedy="choose another folder")
+    contents |= scripts
     with whole_files(*((place, "w") for place in contents)) as streams:
         for stream, text in zip(streams, contents.values(), strict=True):
             stream.write(text)
@@ -57,6 +65,8 @@ def init(
         print(f"wrote {fleet}; run: fedtempo plan {fleet} --model-size 5 --cohort-size 5 --beta-over-alpha 0.1")
     else:
         note(f"{fleet} is there already and stays as it is")
+    for script in scripts:
+        print(f"wrote {script}")
 
 
 def fetch(

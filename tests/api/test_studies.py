@@ -108,6 +108,7 @@ def test_what_a_policy_lacks_is_said():
     assert found["weights"].holds
     assert found["weights"].biased
     assert "| biased |" in str(check_policy(Forgetful))
+    assert found["equal runs"].holds
 
 
 class Heavy(Forgetful):
@@ -133,4 +134,3 @@ def test_a_policy_that_is_there_already_cannot_be_tried():
 
     with pytest.raises(fedtempo.InputError, match="be made anew for each trial, got a Ready"):
         check_policy(Ready())
-    assert found["equal runs"].holds

@@ -86,6 +86,9 @@ def test_an_engine_sees_the_same_of_every_policy():
 @pytest.mark.parametrize("raised", [KeyError("abc"), ZeroDivisionError("obs"), FileNotFoundError(2, "No such file")])
 def test_what_somebodys_policy_raises_is_one_sentence_that_says_where(raised):
     class Raising(Stateless):
+        def __init__(self, setting):
+            pass
+
         def plan(self, context):
             raise raised
 

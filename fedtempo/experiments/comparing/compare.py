@@ -32,7 +32,8 @@ class ComparedRuns:
     @property
     def title(self) -> str:
         """What is compared, on which data."""
-        return f"{self.name}, {self.runs[0].header.data}: seconds to {self.target}"
+        data = self.runs[0].header.data
+        return f"{self.name}{'' if data == self.name else f', {data}'}: seconds to {self.target}"
 
     def table(self) -> Table:
         """Return what each policy took, mean and interval over the seeds."""

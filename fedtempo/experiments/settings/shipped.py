@@ -1,4 +1,4 @@
-"""Configurations that come with the package, by name: `setup2` is one wherever a command is given."""
+"""What comes with the package: configurations by name, `setup2` wherever a command is given, and example scripts."""
 
 from pathlib import Path
 
@@ -6,11 +6,18 @@ from fedtempo.checks import InputError, near_miss
 from fedtempo.experiments.paper_numbers import CONFIGS
 
 FOLDER = Path(__file__).parents[2] / "configs"
+EXAMPLES = FOLDER.with_name("examples")
 
 
 def shipped_names() -> list[str]:
     """Return the names of the configurations that come with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def example_scripts() -> dict[str, str]:
+    """Return the scripts and notebooks that come with the package, by the names of their files."""
+    found = sorted(path for ending in ("py", "ipynb") for path in EXAMPLES.glob(f"*.{ending}"))
+    return {path.name: path.read_text(encoding="utf-8") for path in found}
 
 
 def find_config(given: Path | str) -> Path:
