@@ -69,8 +69,10 @@ class DownloadBars:
     def waiting(self, what: str) -> Iterator[None]:
         """Show that something of unknown length is going on."""
         task = self._progress.add_task(what, total=None)
-        yield
-        self._progress.remove_task(task)
+        try:
+            yield
+        finally:
+            self._progress.remove_task(task)
 
 
 class FileBar:
@@ -79,15 +81,17 @@ class FileBar:
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         """Take one task of a display."""
         self._progress, self._task = progress, task
+        self._total: float | None = None
 
     @property
     def total(self) -> float | None:
         """How many bytes the file has; None if the server does not say."""
-        return self._progress.tasks[self._task].total
+        return self._total
 
     @total.setter
     def total(self, total: int) -> None:
-        self._progress.update(self._task, total=total or None)
+        self._total = total or None
+        self._progress.update(self._task, total=self._total)
 
     def update(self, received: int) -> None:
         """Count bytes received."""
