@@ -47,10 +47,10 @@ class LabelledImages:
                     rule=f"have images for {part} with a label each",
                     got=f"shapes {images.shape} and {labels.shape}",
                 )
-            if labels.max() >= self.num_classes:
-                raise InputError(
-                    name=f"labels of {self.name}", rule=f"be below {self.num_classes}", got=f"{labels.max()}"
-                )
+            outside = labels[(labels < 0) | (labels >= self.num_classes)]
+            if outside.size:
+                rule = f"lie between 0 and {self.num_classes - 1}"
+                raise InputError(name=f"labels of {self.name}", rule=rule, got=f"{outside[0]}")
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             raise InputError(
                 name=self.name,
