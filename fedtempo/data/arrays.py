@@ -12,12 +12,11 @@ from fedtempo.data import partition
 from fedtempo.data.array_types import AnyArray, TypedInputs, TypedLabels, plain_array, typed_inputs, typed_labels
 from fedtempo.data.federation import FederatedData, Samples
 from fedtempo.data.owners import NOBODY, given_owners
-from fedtempo.data.partition import Partition
+from fedtempo.data.partition import CLASSES, CONCENTRATION, SPLITS, Partition
 from fedtempo.randomness import stream
 
 GivenSplit: TypeAlias = Sequence[npt.ArrayLike] | npt.ArrayLike
 
-SPLITS = ("dirichlet", "classes", "iid", "quantity")
 OF_CLASSES = ("dirichlet", "classes")  # splits that look at them
 HELD_OUT_SHARE = 0.1
 
@@ -28,8 +27,8 @@ class SplitSettings:
 
     clients: int | None  # N; None: as many as the split gives samples to
     split: object  # a name, the rows of each client, or the owner of each sample
-    concentration: float = 0.5  # of dirichlet and quantity
-    classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
+    concentration: float = CONCENTRATION  # of dirichlet and quantity
+    classes: tuple[int, int] = CLASSES  # of one client, at least and at most
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -155,19 +154,11 @@ def _split(labels: TypedLabels, rows: Integers, owner: Integers | None, settings
         raise InputError("clients", f"be at most the {rows.size} samples for training", f"{clients}")
     rng = stream(settings.seed, "arrays", "split")
     classes = np.zeros_like(rows) if labels.classes is None else labels.values[rows]
-    if settings.split == "dirichlet":
-        found = partition.dirichlet(classes, clients, rows.size, settings.concentration, rng)
-    elif settings.split == "classes":
-        # At least a tenth of the mean, so that the smallest clients can be trained on.
-        lowest, highest = _class_limits(settings.classes, labels)
-        smallest = max(1, rows.size // (10 * clients))
-        sizes = partition.power_law_sizes(clients, rows.size, rng, smallest)
-        found = partition.by_classes(classes, sizes, (lowest, highest), rng)
-    elif settings.split == "quantity":
-        sizes = partition.dirichlet_sizes(clients, rows.size, settings.concentration, rng)
-        found = partition.iid(classes, sizes, rng)
-    else:
-        found = partition.iid(classes, partition.apportion(rows.size, np.ones(clients)), rng)
+    limits = _class_limits(settings.classes, labels) if settings.split == "classes" else settings.classes
+    found = partition.split_by_name(
+        str(settings.split), classes, clients, rows.size, rng,
+        concentration=settings.concentration, classes=limits, equal_sizes=True,
+    )  # fmt: skip
     return Partition(rows[found.order], found.offsets)
 
 

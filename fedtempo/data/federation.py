@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Integers, Vector, check_count
+from fedtempo.data.partition import CLASSES, CONCENTRATION
 
 if TYPE_CHECKING:
     from fedtempo.data.arrays import GivenSplit
@@ -83,8 +84,8 @@ class FederatedData:
         *,
         clients: int | None = None,
         split: "str | GivenSplit" = "dirichlet",
-        concentration: float = 0.5,
-        classes: tuple[int, int] = (1, 10),
+        concentration: float = CONCENTRATION,
+        classes: tuple[int, int] = CLASSES,
         seed: int = 0,
         test: object = 0.1,
         name: str = "arrays",

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
+from fedtempo.data.partition import SPLITS
 
-SPLITS = ("dirichlet", "classes", "iid", "quantity")
 SAMPLES = 200
 
 
@@ -116,6 +116,15 @@ def test_splits_are_what_their_names_say():
     assert unlike["iid"] < 0.1 < unlike["dirichlet"] < unlike["classes"]
 
 
+@pytest.mark.parametrize(
+    ("split", "checksum"),
+    [("classes", "5fbe5d7c"), ("dirichlet", "d00fc6b1"), ("iid", "b67ee75e"), ("quantity", "85d1b4a5")],
+)
+def test_a_seed_gives_the_split_that_it_gave_before(split, checksum):
+    inputs, labels = samples()[0], np.arange(SAMPLES) % 4
+    assert FederatedData.from_arrays(inputs, labels, clients=6, split=split, seed=1).checksum().startswith(checksum)
+
+
 def test_limits_of_classes_above_those_that_there_are_do_no_harm():
     data = FederatedData.from_arrays(*samples(num_classes=2), clients=4, split="classes")
     assert data.num_classes == 2
@@ -144,7 +153,7 @@ def test_tokens_stay_whole_numbers():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"split": "dirichlt"}, "split must be one of dirichlet, classes, iid, quantity, the rows .* did you mean"),
+        ({"split": "dirichlt"}, "split must be one of classes, dirichlet, iid, quantity, the rows .* did you mean"),
         ({"clients": None}, "clients must be given for the split dirichlet, got nothing"),
         ({"clients": 0}, "clients must be a whole number of at least 1"),
         ({"clients": 181}, "clients must be at most the 180 samples for training, got 181"),

@@ -190,7 +190,7 @@ def test_too_few_letters_are_refused(folder):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"dataset": "cifar"}, "dataset must be one of mnist, emnist-letters, "),
+        ({"dataset": "cifar"}, "dataset must be one of mnist, fashion-mnist, cifar10, emnist-letters, "),
         ({"partition": "random"}, "partition must be one of classes, dirichlet, iid"),
         ({"num_clients": 0}, "num_clients must be a whole number"),
         ({"num_samples": 0}, "num_samples must be a whole number"),
