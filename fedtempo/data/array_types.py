@@ -1,5 +1,6 @@
 """Inputs and labels as training takes them, from whatever NumPy takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Integers
-from fedtempo.data.federation import Samples
+from fedtempo.data.federation import Samples, check_finite
 
 AnyArray = npt.NDArray[Any]
 
@@ -120,6 +121,15 @@ def plain_array(field: str, values: object) -> AnyArray:
         raise InputError(name=field, rule="be an array with samples of one shape and type", got=f"{said}") from None
 
 
+def side_by_side(columns: Mapping[str, AnyArray]) -> AnyArray:
+    """Return columns of numbers as the columns of one array of real numbers."""
+    for name, column in columns.items():
+        if column.ndim != 1 or column.dtype.kind not in "biuf":
+            rule = "hold a number in each row, as the columns beside it do"
+            raise InputError(f"column {name!r}", rule, f"{column.dtype} of shape {column.shape}", "name other columns")
+    return np.stack([column.astype(np.float32) for column in columns.values()], axis=1)
+
+
 def _unpacked(array: AnyArray) -> AnyArray:
     """Return an array of objects as one of text, numbers, or the arrays that they are."""
     items = array.ravel().tolist()
@@ -168,8 +178,5 @@ def _whole(field: str, array: AnyArray) -> Samples:
 def _real(field: str, array: AnyArray) -> Samples:
     with np.errstate(over="ignore", invalid="ignore"):
         found: Samples = array.astype(np.float32)
-    # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
-    if found.size and not (np.isfinite(found.min()) and np.isfinite(found.max())):
-        row = int(np.argmin(np.isfinite(found).reshape(len(found), -1).all(axis=1)))
-        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+    check_finite(field, found)
     return found

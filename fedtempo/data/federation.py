@@ -226,6 +226,14 @@ class FederatedData:
         object.__setattr__(self, field, value)
 
 
+def check_finite(field: str, array: Samples) -> None:
+    """Refuse samples with a value that is not finite."""
+    # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
+    if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        row = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(axis=1)))
+        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+
+
 def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, ...], *, tokens: bool) -> Samples:
     array: Samples
     try:
@@ -240,10 +248,7 @@ def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, .
             rule=f"have a row for each sample and, for input_shape {input_shape}, {math.prod(input_shape)} columns",
             got=f"shape {np.shape(values)}",
         )
-    # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
-    if not (np.isfinite(array.min()) and np.isfinite(array.max())):
-        row = int(np.argmin(np.isfinite(array).all(axis=1)))
-        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+    check_finite(field, array)
     array.flags.writeable = False
     return array
 
@@ -273,9 +278,7 @@ def _checked_targets(field: str, values: npt.ArrayLike, size: int) -> Samples:
     if array.shape[:1] != (size,):
         raise InputError(name=field, rule=f"have one entry for each of the {size} samples", got=f"shape {array.shape}")
     array = np.ascontiguousarray(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32).view()
-    finite = np.isfinite(array).reshape(size, -1).all(axis=1)
-    if not finite.all():
-        raise InputError(name=field, rule="be finite", got=f"another value in row {finite.argmin()}")
+    check_finite(field, array)
     array.flags.writeable = False
     return array
 

@@ -165,7 +165,7 @@ def _read_set(dataset: str) -> LabelledImages:
         content = read_content(path)
         arrays.append(parse_idx(path, content))
         # Of the official size, but with other bytes, a file is damaged or belongs to another set.
-        official_name = image_set.md5_of(name)
+        official_name = image_set.official_name(name)
         if len(arrays[-1]) == size and official_name is not None:
             check_md5(official_name, content)
     train_images, train_labels, test_images, test_labels = arrays

@@ -81,6 +81,7 @@ def test_what_is_wrong_gets_one_sentence(tmp_path):
     for dataset, partitioner, more, said in (
         (table(), iid(num_partitions=2), {"inputs": "xx"}, "dataset must have a column 'xx', got x, label, user"),
         (table(), iid(num_partitions=2), {"inputs": ["x", "label"]}, "column 'x' must hold a number in each row"),
+        (table(), iid(num_partitions=2), {"inputs": ["label", "user"]}, "column 'user' must hold a number in each row"),
         (table(), 3, {}, "partitioner must be a partitioner of flwr-datasets, got int"),
         (3, iid(num_partitions=2), {}, "dataset must be a datasets.Dataset or a folder of one, got int"),
         ({"valid": table()}, iid(num_partitions=2), {}, "dataset must have a part 'train', got valid"),
