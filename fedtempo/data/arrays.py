@@ -9,7 +9,15 @@ import numpy.typing as npt
 
 from fedtempo.checks import Booleans, InputError, Integers, check_count, check_seed, near_miss
 from fedtempo.data import partition
-from fedtempo.data.array_types import AnyArray, TypedInputs, TypedLabels, plain_array, typed_inputs, typed_labels
+from fedtempo.data.array_types import (
+    AnyArray,
+    LabelsAre,
+    TypedInputs,
+    TypedLabels,
+    plain_array,
+    typed_inputs,
+    typed_labels,
+)
 from fedtempo.data.federation import FederatedData, Samples
 from fedtempo.data.owners import NOBODY, given_owners
 from fedtempo.data.partition import CLASSES, CONCENTRATION, SPLITS, Partition
@@ -46,11 +54,19 @@ class SplitSettings:
             raise InputError("clients", f"be given for the split {self.split}", "nothing")
 
 
-def federated(inputs: object, labels: object, settings: SplitSettings, *, test: object, name: str) -> FederatedData:
+def federated(
+    inputs: object,
+    labels: object,
+    settings: SplitSettings,
+    *,
+    test: object,
+    name: str,
+    labels_are: LabelsAre | None = None,
+) -> FederatedData:
     """Return the data of a federation; ``test`` is a share that is held out, or a pair of inputs and labels."""
     array = plain_array("inputs", inputs)
     given = typed_inputs("inputs", array)
-    known = typed_labels("labels", labels, len(given.rows))
+    known = typed_labels("labels", labels, len(given.rows), labels_are)
     _check_split(settings, known)
     owner = None
     if not isinstance(settings.split, str):
@@ -77,7 +93,7 @@ def _check_split(settings: SplitSettings, labels: TypedLabels) -> None:
             name="labels",
             rule=f"be one class for each sample in the split {settings.split}",
             got=f"{labels.values.dtype} of shape {labels.values.shape}",
-            remedy="make them whole numbers, or take the split iid or quantity and a loss of your own",
+            remedy="make them classes, or take the split iid or quantity and a loss of your own",
         )
 
 

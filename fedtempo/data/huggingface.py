@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtempo.checks import InputError, MissingDependencyError, near_miss
-from fedtempo.data.array_types import AnyArray, plain_array, side_by_side
+from fedtempo.data.array_types import AnyArray, LabelsAre, plain_array, side_by_side
 from fedtempo.data.arrays import HELD_OUT_SHARE
 from fedtempo.data.federation import FederatedData
 
@@ -55,7 +55,14 @@ class HuggingFaceColumns:
 
 
 def read_huggingface(
-    dataset: object, partitioner: "Partitioner", columns: HuggingFaceColumns, *, test: object, seed: int, name: str
+    dataset: object,
+    partitioner: "Partitioner",
+    columns: HuggingFaceColumns,
+    *,
+    test: object,
+    seed: int,
+    name: str,
+    labels_are: LabelsAre | None = None,
 ) -> FederatedData:
     """Return the data of a federation whose clients are a partitioner's partitions, in their order."""
     train, held_out = _parts(dataset)
@@ -83,6 +90,7 @@ def read_huggingface(
         np.concatenate([labels for _, labels in parts]),
         split=np.repeat(np.arange(len(sizes)), sizes),
         test=columns.read(test) if hasattr(test, "column_names") else test,  # type: ignore[arg-type]
+        labels_are=labels_are,
         seed=seed,
         name=name or _name(dataset, train),
     )

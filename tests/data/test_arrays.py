@@ -141,6 +141,20 @@ def test_labels_need_not_be_classes(split):
     assert data.test_labels.shape == (20, 2)
 
 
+def test_whole_numbers_may_be_values():
+    inputs, _ = samples()
+    targets = np.random.default_rng(0).integers(-150, 300, SAMPLES)
+    data = FederatedData.from_arrays(inputs, targets, clients=7, split="iid", labels_are="values")
+    assert (data.num_classes, data.class_names, data.labels.dtype) == (0, (), np.float32)
+    check_rows(data, inputs, targets)
+    test = (inputs[:3], [1000, -1000, 0])
+    data = FederatedData.from_arrays(inputs, targets, clients=7, split="iid", labels_are="values", test=test)
+    np.testing.assert_array_equal(data.test_labels, test[1])
+    ranked = FederatedData.from_arrays(inputs, targets, clients=7)
+    assert ranked.class_names == tuple(map(str, np.unique(targets))), "what classes were can be read"
+    assert f"stand for the labels {', '.join(ranked.class_names[:3])}, …, " in str(ranked.describe())
+
+
 def test_tokens_stay_whole_numbers():
     text = np.arange(SAMPLES * 8).reshape(SAMPLES, 8) % 50
     data = FederatedData.from_arrays(text, np.roll(text, -1, axis=1), clients=3, split="iid")

@@ -55,6 +55,13 @@ def test_a_folder_with_test_data(tmp_path):
     assert len(data.test_inputs) == 4
 
 
+def test_whole_numbers_may_be_values():
+    data = FederatedData.from_huggingface(
+        table(), partitioners.IidPartitioner(num_partitions=2), label="label", inputs="x", labels_are="values"
+    )
+    assert (data.num_classes, data.labels.dtype) == (0, np.float32)
+
+
 def test_images_have_their_channels_first():
     pixels = np.random.default_rng(0).integers(0, 256, (12, 8, 9, 3), dtype=np.uint8)
     features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})

@@ -11,7 +11,7 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.experiments.settings.config import COLUMNS, DataConfig
 from fedtempo.own_code import imports_from, in_short, load_reference
 
-OF_THE_SPLIT = ("partition", "concentration", "classes", "test", "name")
+OF_THE_SPLIT = ("partition", "concentration", "classes", "labels_are", "test", "name")
 
 
 def data_of_file(config: DataConfig) -> FederatedData:
@@ -52,7 +52,7 @@ def data_of_function(config: DataConfig) -> FederatedData:
 def _settings(config: DataConfig) -> dict[str, Any]:
     """Return the settings of ``from_arrays`` that need no more thought."""
     named = {} if config.name is None else {"name": config.name}
-    same = ("clients", "concentration", "classes", "seed")
+    same = ("clients", "concentration", "classes", "labels_are", "seed")
     return {name: getattr(config, name) for name in same} | named
 
 

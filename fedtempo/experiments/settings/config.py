@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from fedtempo.checks import InputError, check_seed, near_miss
+from fedtempo.data.array_types import LabelsAre
 from fedtempo.data.partition import CLASSES, CONCENTRATION, SplitName
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
@@ -52,6 +53,7 @@ class DataConfig:
     label: str | tuple[str, ...] | None = None  # columns of .parquet
     inputs: str | tuple[str, ...] | None = None
     client: str | None = None
+    labels_are: LabelsAre | None = None  # arrays: None: one whole number or text for each sample is its class
     test: float | None = None  # arrays: the share that is held out; None: the file's own, or a tenth
     name: str | None = None  # arrays: said next to every figure; None: that of the file or of the function
     # Of a function: its arguments.
@@ -83,7 +85,7 @@ class DataConfig:
         for name in ("clients", "samples"):
             if getattr(self, name) is None:
                 raise InputError(name, "be given", "nothing")
-        self._check_left_out(("file", *COLUMNS, "test", "name", "options"))
+        self._check_left_out(("file", *COLUMNS, "labels_are", "test", "name", "options"))
         if self.partition is None:
             object.__setattr__(self, "partition", "classes")
 
