@@ -1,15 +1,17 @@
 """Inputs and labels as training takes them, from whatever NumPy takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Integers
-from fedtempo.data.federation import Samples
+from fedtempo.checks import InputError, Integers, check_choice
+from fedtempo.data.federation import Samples, check_finite
 
 AnyArray = npt.NDArray[Any]
+LabelsAre: TypeAlias = Literal["classes", "values"]
 
 TEXT = "UST"  # kinds of dtypes
 CHANNELS = (1, 3, 4)  # that images have: grey, colour, colour with transparency
@@ -35,6 +37,7 @@ class TypedLabels:
 
     values: Samples  # (n,) int64; (n, ...) float32 or int64 where they are no classes
     classes: AnyArray | None = None  # sorted
+    labels_are: Literal["values"] | None = None  # if somebody said so
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,7 +49,7 @@ class TypedLabels:
     def numbered(self, field: str, values: object, size: int) -> Samples:
         """Return other labels of the same kind under the same numbers."""
         if self.classes is None:
-            other = typed_labels(field, values, size)
+            other = typed_labels(field, values, size, self.labels_are)
             if other.classes is not None:
                 raise InputError(name=field, rule="be numbers of the same type as labels", got="classes")
             return other.values
@@ -83,12 +86,25 @@ def typed_inputs(field: str, values: object) -> TypedInputs:
     return TypedInputs(np.ascontiguousarray(rows.reshape(len(rows), -1)), shape)
 
 
-def typed_labels(field: str, values: object, size: int) -> TypedLabels:
-    """Return the labels of so many samples: one whole number or text for each is its class."""
-    array = _one_each(_label_array(field, values, size))
+def typed_labels(field: str, values: object, size: int, labels_are: LabelsAre | None = None) -> TypedLabels:
+    """Return the labels of so many samples: classes, or values, which become real numbers and keep their shape.
+
+    Where nobody says which, one whole number or text for each sample is its class; several whole numbers stay whole.
+    """
+    if labels_are is not None:
+        check_choice("labels_are", labels_are, get_args(LabelsAre))
+    array = _label_array(field, values, size)
+    if labels_are == "values":
+        if array.dtype.kind not in "biuf":
+            raise InputError(name=field, rule="be numbers where they are values", got=f"{array.dtype}")
+        return TypedLabels(_real(field, array), labels_are=labels_are)
+    array = _one_each(array)
     if array.ndim == 1 and (array.dtype.kind in "biu" or _is_text(array)):
         classes, numbers = np.unique(array, return_inverse=True)
         return TypedLabels(numbers.astype(np.int64, copy=False), classes)
+    if labels_are == "classes":
+        rule = "be one whole number or text for each sample where they are classes"
+        raise InputError(name=field, rule=rule, got=f"{array.dtype} of shape {array.shape}")
     if array.dtype.kind in "iu":
         return TypedLabels(_whole(field, array))
     if array.dtype.kind in "bf":
@@ -118,6 +134,15 @@ def plain_array(field: str, values: object) -> AnyArray:
     except (TypeError, ValueError) as error:
         said = str(error).splitlines()[0][:80]
         raise InputError(name=field, rule="be an array with samples of one shape and type", got=f"{said}") from None
+
+
+def side_by_side(columns: Mapping[str, AnyArray]) -> AnyArray:
+    """Return columns of numbers as the columns of one array of real numbers."""
+    for name, column in columns.items():
+        if column.ndim != 1 or column.dtype.kind not in "biuf":
+            rule = "hold a number in each row, as the columns beside it do"
+            raise InputError(f"column {name!r}", rule, f"{column.dtype} of shape {column.shape}", "name other columns")
+    return np.stack([column.astype(np.float32) for column in columns.values()], axis=1)
 
 
 def _unpacked(array: AnyArray) -> AnyArray:
@@ -168,8 +193,5 @@ def _whole(field: str, array: AnyArray) -> Samples:
 def _real(field: str, array: AnyArray) -> Samples:
     with np.errstate(over="ignore", invalid="ignore"):
         found: Samples = array.astype(np.float32)
-    # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
-    if found.size and not (np.isfinite(found.min()) and np.isfinite(found.max())):
-        row = int(np.argmin(np.isfinite(found).reshape(len(found), -1).all(axis=1)))
-        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+    check_finite(field, found)
     return found

@@ -9,15 +9,22 @@ import numpy.typing as npt
 
 from fedtempo.checks import Booleans, InputError, Integers, check_count, check_seed, near_miss
 from fedtempo.data import partition
-from fedtempo.data.array_types import AnyArray, TypedInputs, TypedLabels, plain_array, typed_inputs, typed_labels
+from fedtempo.data.array_types import (
+    AnyArray,
+    LabelsAre,
+    TypedInputs,
+    TypedLabels,
+    plain_array,
+    typed_inputs,
+    typed_labels,
+)
 from fedtempo.data.federation import FederatedData, Samples
 from fedtempo.data.owners import NOBODY, given_owners
-from fedtempo.data.partition import Partition
+from fedtempo.data.partition import CLASSES, CONCENTRATION, SPLITS, Partition
 from fedtempo.randomness import stream
 
 GivenSplit: TypeAlias = Sequence[npt.ArrayLike] | npt.ArrayLike
 
-SPLITS = ("dirichlet", "classes", "iid", "quantity")
 OF_CLASSES = ("dirichlet", "classes")  # splits that look at them
 HELD_OUT_SHARE = 0.1
 
@@ -28,8 +35,8 @@ class SplitSettings:
 
     clients: int | None  # N; None: as many as the split gives samples to
     split: object  # a name, the rows of each client, or the owner of each sample
-    concentration: float = 0.5  # of dirichlet and quantity
-    classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
+    concentration: float = CONCENTRATION  # of dirichlet and quantity
+    classes: tuple[int, int] = CLASSES  # of one client, at least and at most
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -47,11 +54,19 @@ class SplitSettings:
             raise InputError("clients", f"be given for the split {self.split}", "nothing")
 
 
-def federated(inputs: object, labels: object, settings: SplitSettings, *, test: object, name: str) -> FederatedData:
+def federated(
+    inputs: object,
+    labels: object,
+    settings: SplitSettings,
+    *,
+    test: object,
+    name: str,
+    labels_are: LabelsAre | None = None,
+) -> FederatedData:
     """Return the data of a federation; ``test`` is a share that is held out, or a pair of inputs and labels."""
     array = plain_array("inputs", inputs)
     given = typed_inputs("inputs", array)
-    known = typed_labels("labels", labels, len(given.rows))
+    known = typed_labels("labels", labels, len(given.rows), labels_are)
     _check_split(settings, known)
     owner = None
     if not isinstance(settings.split, str):
@@ -78,7 +93,7 @@ def _check_split(settings: SplitSettings, labels: TypedLabels) -> None:
             name="labels",
             rule=f"be one class for each sample in the split {settings.split}",
             got=f"{labels.values.dtype} of shape {labels.values.shape}",
-            remedy="make them whole numbers, or take the split iid or quantity and a loss of your own",
+            remedy="make them classes, or take the split iid or quantity and a loss of your own",
         )
 
 
@@ -155,19 +170,11 @@ def _split(labels: TypedLabels, rows: Integers, owner: Integers | None, settings
         raise InputError("clients", f"be at most the {rows.size} samples for training", f"{clients}")
     rng = stream(settings.seed, "arrays", "split")
     classes = np.zeros_like(rows) if labels.classes is None else labels.values[rows]
-    if settings.split == "dirichlet":
-        found = partition.dirichlet(classes, clients, rows.size, settings.concentration, rng)
-    elif settings.split == "classes":
-        # At least a tenth of the mean, so that the smallest clients can be trained on.
-        lowest, highest = _class_limits(settings.classes, labels)
-        smallest = max(1, rows.size // (10 * clients))
-        sizes = partition.power_law_sizes(clients, rows.size, rng, smallest)
-        found = partition.by_classes(classes, sizes, (lowest, highest), rng)
-    elif settings.split == "quantity":
-        sizes = partition.dirichlet_sizes(clients, rows.size, settings.concentration, rng)
-        found = partition.iid(classes, sizes, rng)
-    else:
-        found = partition.iid(classes, partition.apportion(rows.size, np.ones(clients)), rng)
+    limits = _class_limits(settings.classes, labels) if settings.split == "classes" else settings.classes
+    found = partition.split_by_name(
+        str(settings.split), classes, clients, rows.size, rng,
+        concentration=settings.concentration, classes=limits, equal_sizes=True,
+    )  # fmt: skip
     return Partition(rows[found.order], found.offsets)
 
 

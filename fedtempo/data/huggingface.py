@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedtempo.checks import InputError, MissingDependencyError, near_miss
-from fedtempo.data.array_types import AnyArray, plain_array
+from fedtempo.data.array_types import AnyArray, LabelsAre, plain_array, side_by_side
 from fedtempo.data.arrays import HELD_OUT_SHARE
 from fedtempo.data.federation import FederatedData
 
@@ -49,17 +49,20 @@ class HuggingFaceColumns:
         for name in (self.label, *self.inputs):
             if name not in known:
                 raise InputError("dataset", f"have a column {name!r}", ", ".join(known), near_miss(name, known, ""))
-        found = [_array(part, name) for name in self.inputs]
-        if len(found) == 1:
-            return found[0], _array(part, self.label)
-        for name, array in zip(self.inputs, found, strict=True):
-            if array.ndim != 1:
-                raise InputError(f"column {name!r}", "hold a number in each row", f"shape {array.shape}")
-        return np.stack([array.astype(np.float32) for array in found], axis=1), _array(part, self.label)
+        found = {name: _array(part, name) for name in self.inputs}
+        inputs = side_by_side(found) if len(found) > 1 else found[self.inputs[0]]
+        return inputs, _array(part, self.label)
 
 
 def read_huggingface(
-    dataset: object, partitioner: "Partitioner", columns: HuggingFaceColumns, *, test: object, seed: int, name: str
+    dataset: object,
+    partitioner: "Partitioner",
+    columns: HuggingFaceColumns,
+    *,
+    test: object,
+    seed: int,
+    name: str,
+    labels_are: LabelsAre | None = None,
 ) -> FederatedData:
     """Return the data of a federation whose clients are a partitioner's partitions, in their order."""
     train, held_out = _parts(dataset)
@@ -87,6 +90,7 @@ def read_huggingface(
         np.concatenate([labels for _, labels in parts]),
         split=np.repeat(np.arange(len(sizes)), sizes),
         test=columns.read(test) if hasattr(test, "column_names") else test,  # type: ignore[arg-type]
+        labels_are=labels_are,
         seed=seed,
         name=name or _name(dataset, train),
     )

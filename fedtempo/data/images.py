@@ -7,9 +7,9 @@ import numpy as np
 
 from fedtempo.checks import InputError, Integers, check_choice, check_count
 from fedtempo.data import cifar
-from fedtempo.data import partition as split
 from fedtempo.data.federation import FederatedData, Inputs
 from fedtempo.data.idx import Bytes, parse_idx, read_content, read_idx
+from fedtempo.data.partition import CLASSES, CONCENTRATION, SPLITS, SplitName, split_by_name
 from fedtempo.data.places import NoFilesError
 from fedtempo.data.sources import SETS, check_md5, find
 from fedtempo.randomness import stream
@@ -47,10 +47,10 @@ class LabelledImages:
                     rule=f"have images for {part} with a label each",
                     got=f"shapes {images.shape} and {labels.shape}",
                 )
-            if labels.max() >= self.num_classes:
-                raise InputError(
-                    name=f"labels of {self.name}", rule=f"be below {self.num_classes}", got=f"{labels.max()}"
-                )
+            outside = labels[(labels < 0) | (labels >= self.num_classes)]
+            if outside.size:
+                rule = f"lie between 0 and {self.num_classes - 1}"
+                raise InputError(name=f"labels of {self.name}", rule=rule, got=f"{outside[0]}")
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             raise InputError(
                 name=self.name,
@@ -65,9 +65,9 @@ def image_data(
     num_clients: int,
     num_samples: int,
     seed: int,
-    partition: Literal["classes", "dirichlet", "iid", "quantity"] = "classes",
-    classes: tuple[int, int] = (1, 10),
-    concentration: float = 0.5,
+    partition: SplitName = "classes",
+    classes: tuple[int, int] = CLASSES,
+    concentration: float = CONCENTRATION,
     letters: int = NUM_LETTERS,
     standardise: bool = False,
 ) -> FederatedData:
@@ -79,24 +79,17 @@ def image_data(
     than num_samples images for training, all are used and the name says how many. Red, green and blue have mean 0 and
     deviation 1 each.
     """
-    load = check_choice("dataset", dataset, tuple(LOADERS))
-    check_choice("partition", partition, ("classes", "dirichlet", "iid", "quantity"))
+    check_choice("dataset", dataset, (*LOADERS, *LOADERS_OF_LETTERS))
+    check_choice("partition", partition, SPLITS)
     check_count("num_clients", num_clients)
     check_count("num_samples", num_samples)
-    images = LOADERS[load](check_count("letters", letters))
+    check_count("letters", letters)
+    images = LOADERS[dataset]() if dataset in LOADERS else LOADERS_OF_LETTERS[dataset](letters)
     labels, rng = images.train_labels, stream(seed, "partition")
     total = min(num_samples, labels.size)
-    if partition == "dirichlet":
-        order, offsets = split.dirichlet(labels, num_clients, total, concentration, rng)
-    elif partition == "quantity":
-        order, offsets = split.iid(labels, split.dirichlet_sizes(num_clients, total, concentration, rng), rng)
-    else:
-        # At least a tenth of the mean, so that the smallest clients can be trained on.
-        sizes = split.power_law_sizes(num_clients, total, rng, max(1, total // (10 * num_clients)))
-        if partition == "classes":
-            order, offsets = split.by_classes(labels, sizes, classes, rng)
-        else:
-            order, offsets = split.iid(labels, sizes, rng)
+    order, offsets = split_by_name(
+        partition, labels, num_clients, total, rng, concentration=concentration, classes=classes
+    )  # fmt: skip
     inputs, test_inputs = _pixels(images.train_images[order]), _pixels(images.test_images)
     shape = images.train_images.shape[1:]
     input_shape = shape if len(shape) == 3 else (1, *shape)
@@ -110,8 +103,8 @@ def image_data(
     )  # fmt: skip
 
 
-def load_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
-    """Load the ten digits of MNIST, which has no letters."""
+def load_mnist() -> LabelledImages:
+    """Load the ten digits of MNIST."""
     return _read_set("mnist")
 
 
@@ -146,13 +139,13 @@ def load_emnist_or_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
     return load_emnist(letters)
 
 
-def load_fashion_mnist(letters: int = NUM_LETTERS) -> LabelledImages:
-    """Load the ten kinds of clothes of Fashion-MNIST, which has no letters."""
+def load_fashion_mnist() -> LabelledImages:
+    """Load the ten kinds of clothes of Fashion-MNIST."""
     return _read_set("fashion-mnist")
 
 
-def load_cifar10(letters: int = NUM_LETTERS) -> LabelledImages:
-    """Load the ten kinds of animals and vehicles of CIFAR-10, which has no letters."""
+def load_cifar10() -> LabelledImages:
+    """Load the ten kinds of animals and vehicles of CIFAR-10."""
     read = cifar.read_cifar10()
     return LabelledImages(
         read.train_images, read.train_labels, read.test_images, read.test_labels,
@@ -160,10 +153,8 @@ def load_cifar10(letters: int = NUM_LETTERS) -> LabelledImages:
     )  # fmt: skip
 
 
-LOADERS = {
-    "mnist": load_mnist, "emnist-letters": load_emnist, "emnist-letters-or-mnist": load_emnist_or_mnist,
-    "fashion-mnist": load_fashion_mnist, "cifar10": load_cifar10,
-}  # fmt: skip
+LOADERS = {"mnist": load_mnist, "fashion-mnist": load_fashion_mnist, "cifar10": load_cifar10}
+LOADERS_OF_LETTERS = {"emnist-letters": load_emnist, "emnist-letters-or-mnist": load_emnist_or_mnist}
 
 
 def _read_set(dataset: str) -> LabelledImages:
@@ -174,7 +165,7 @@ def _read_set(dataset: str) -> LabelledImages:
         content = read_content(path)
         arrays.append(parse_idx(path, content))
         # Of the official size, but with other bytes, a file is damaged or belongs to another set.
-        official_name = image_set.md5_of(name)
+        official_name = image_set.official_name(name)
         if len(arrays[-1]) == size and official_name is not None:
             check_md5(official_name, content)
     train_images, train_labels, test_images, test_labels = arrays

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, MissingDependencyError, near_miss
 from fedtempo.data.array_files import ArrayFile
-from fedtempo.data.array_types import AnyArray
+from fedtempo.data.array_types import AnyArray, side_by_side
 from fedtempo.files import read_errors
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_parquet(path: Path | str, columns: Columns) -> ArrayFile:
         return ArrayFile(
             path,
             _features({name: arrays[name] for name in inputs}),
-            labels[0] if len(labels) == 1 else _beside({name: arrays[name] for name in columns.label}),
+            labels[0] if len(labels) == 1 else side_by_side({name: arrays[name] for name in columns.label}),
             owner=arrays[columns.client] if columns.client else None,
         )
 
@@ -77,15 +77,7 @@ def _inputs(columns: Columns, known: Sequence[str]) -> tuple[str, ...]:
 def _features(arrays: dict[str, AnyArray]) -> AnyArray:
     """Return one column of lists as it is, and columns of numbers side by side, as real numbers as they are."""
     first = next(iter(arrays.values()))
-    return first if len(arrays) == 1 and first.ndim > 1 else _beside(arrays)
-
-
-def _beside(arrays: dict[str, AnyArray]) -> AnyArray:
-    for name, array in arrays.items():
-        if array.ndim != 1 or array.dtype.kind not in "biuf":
-            rule = "hold a number in each row, as the columns beside it do"
-            raise InputError(f"column {name!r}", rule, f"{array.dtype} of shape {array.shape}", "name other columns")
-    return np.stack([array.astype(np.float32) for array in arrays.values()], axis=1)
+    return first if len(arrays) == 1 and first.ndim > 1 else side_by_side(arrays)
 
 
 def _array(name: str, column: "pyarrow.ChunkedArray") -> AnyArray:

@@ -4,7 +4,7 @@ Each split is a function of the labels and a random generator. It uses no sample
 for, and lets every class of the data be held by some client.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,44 @@ from fedtempo.data.class_counts import class_counts
 
 RANK_EXPONENT = 1.0
 
+SplitName: TypeAlias = Literal["classes", "dirichlet", "iid", "quantity"]
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+CONCENTRATION = 0.5  # of dirichlet and quantity, unless somebody says otherwise
+CLASSES = (1, 10)  # of one client, at least and at most, likewise
+
 
 class Partition(NamedTuple):
     """Which samples each client holds: client i those numbered ``order[offsets[i]:offsets[i + 1]]``."""
 
     order: Integers
     offsets: Integers
+
+
+def split_by_name(
+    name: str,
+    labels: Integers,
+    num_clients: int,
+    total: int,
+    rng: np.random.Generator,
+    *,
+    concentration: float,
+    classes: tuple[int, int],
+    equal_sizes: bool = False,
+) -> Partition:
+    """Split so many samples by one of ``SPLITS``.
+
+    ``concentration`` is that of dirichlet and quantity, ``classes`` those of one client in the split of this name, at
+    least and at most. Sizes that do not follow from the split follow a power law; those of iid may be equal.
+    """
+    if name == "dirichlet":
+        return dirichlet(labels, num_clients, total, concentration, rng)
+    if name == "quantity":
+        return iid(labels, dirichlet_sizes(num_clients, total, concentration, rng), rng)
+    if name == "iid" and equal_sizes:
+        return iid(labels, apportion(total, np.ones(num_clients)), rng)
+    # At least a tenth of the mean, so that the smallest clients can be trained on.
+    sizes = power_law_sizes(num_clients, total, rng, max(1, total // (10 * num_clients)))
+    return by_classes(labels, sizes, classes, rng) if name == "classes" else iid(labels, sizes, rng)
 
 
 def apportion(total: int, weights: npt.ArrayLike, smallest: int = 0) -> Integers:

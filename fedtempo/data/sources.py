@@ -43,7 +43,7 @@ class ImageSet:
     folders: tuple[str, ...]  # in a place, in which the files are looked for
     prefix: str = ""  # of the names in ``OFFICIAL_MD5``
 
-    def md5_of(self, name: str) -> str | None:
+    def official_name(self, name: str) -> str | None:
         """Return the name under which ``OFFICIAL_MD5`` has a file; None if it does not have it."""
         return self.prefix + name if self.prefix + name in OFFICIAL_MD5 else None
 
@@ -166,7 +166,7 @@ def _is_whole(folder: Path, image_set: ImageSet, at: int) -> bool:
     if path is None:
         return False
     try:
-        content, official = read_content(path), image_set.md5_of(name)
+        content, official = read_content(path), image_set.official_name(name)
         if official is None:
             return len(parse_idx(path, content)) == size
         check_md5(official, content)

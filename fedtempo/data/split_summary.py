@@ -12,6 +12,8 @@ from fedtempo.tables.table import Cell, Column, Table, number_cell
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+NAMES_SHOWN = 5  # of classes, in a note
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SplitSummary:
@@ -90,6 +92,10 @@ class SplitSummary:
         notes = [f"{self.test_samples:,} test samples."]
         if self.distance_to_all is None:
             return [*notes, "Labels are no classes: how unlike clients are is not known."]
+        names = self.class_names
+        if names != tuple(map(str, range(len(names)))):
+            shown = names if len(names) <= NAMES_SHOWN else (*names[: NAMES_SHOWN - 2], "…", names[-1])
+            notes.append(f"Classes 0 to {len(names) - 1} stand for the labels {', '.join(shown)}.")
         unlike = (
             f"How unlike clients are, 0 (alike) to 1 (no class in common): {self.distance_to_all:.2f} from all data"
         )

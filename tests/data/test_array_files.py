@@ -25,6 +25,13 @@ def test_members_are_the_arrays(tmp_path):
     assert FederatedData.from_npz(path, clients=5, split="iid", name="yours").name == "yours"
 
 
+def test_whole_numbers_may_be_values(tmp_path):
+    data = FederatedData.from_npz(
+        saved(tmp_path, inputs=INPUTS, labels=LABELS), clients=5, split="iid", labels_are="values"
+    )  # fmt: skip
+    assert (data.num_classes, data.labels.dtype) == (0, np.float32)
+
+
 def test_the_file_may_have_test_data_and_owners(tmp_path):
     path = saved(tmp_path, inputs=INPUTS, labels=LABELS, test_inputs=INPUTS[:4], test_labels=LABELS[:4],
                  owner=np.repeat([30, 10, 20], [10, 20, 10]))  # fmt: skip

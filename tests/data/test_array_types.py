@@ -110,6 +110,30 @@ def test_other_labels_keep_their_shape(given, dtype):
     np.testing.assert_array_equal(labels.numbered("test labels", given, 2), given)
 
 
+@pytest.mark.parametrize("given", [[-5, -33, 146], [[-5], [-33], [146]], [[1, 2], [3, 4], [5, 6]], [0.5, 1.0, 2.0]])
+def test_whole_numbers_stay_values_where_somebody_says_so(given):
+    labels = typed_labels("labels", given, 3, "values")
+    assert (labels.classes, labels.values.dtype) == (None, np.float32)
+    np.testing.assert_array_equal(labels.values, given)
+    other = labels.numbered("test labels", given[1:], 2)
+    assert other.dtype == np.float32
+    np.testing.assert_array_equal(other, given[1:])
+
+
+@pytest.mark.parametrize(
+    ("given", "labels_are", "said"),
+    [
+        (["a", "b"], "values", "labels must be numbers where they are values, got <U1"),
+        ([0.5, 1.0], "classes", "labels must be one whole number or text for each sample .*, got float64 of shape"),
+        ([[0, 1], [1, 0]], "classes", "labels must be one whole number or text for each sample"),
+        ([0, 1], "numbers", "labels_are must be one of classes, values, got 'numbers'"),
+    ],
+)
+def test_labels_are_what_somebody_says(given, labels_are, said):
+    with pytest.raises(InputError, match=said):
+        typed_labels("labels", given, 2, labels_are)
+
+
 def test_other_labels_get_the_same_numbers():
     labels = typed_labels("labels", ["b", "a", "c"], 3)
     np.testing.assert_array_equal(labels.numbered("test labels", ["c", "b"], 2), [2, 1])

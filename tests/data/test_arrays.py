@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
+from fedtempo.data.partition import SPLITS
 
-SPLITS = ("dirichlet", "classes", "iid", "quantity")
 SAMPLES = 200
 
 
@@ -116,6 +116,15 @@ def test_splits_are_what_their_names_say():
     assert unlike["iid"] < 0.1 < unlike["dirichlet"] < unlike["classes"]
 
 
+@pytest.mark.parametrize(
+    ("split", "checksum"),
+    [("classes", "5fbe5d7c"), ("dirichlet", "d00fc6b1"), ("iid", "b67ee75e"), ("quantity", "85d1b4a5")],
+)
+def test_a_seed_gives_the_split_that_it_gave_before(split, checksum):
+    inputs, labels = samples()[0], np.arange(SAMPLES) % 4
+    assert FederatedData.from_arrays(inputs, labels, clients=6, split=split, seed=1).checksum().startswith(checksum)
+
+
 def test_limits_of_classes_above_those_that_there_are_do_no_harm():
     data = FederatedData.from_arrays(*samples(num_classes=2), clients=4, split="classes")
     assert data.num_classes == 2
@@ -132,6 +141,20 @@ def test_labels_need_not_be_classes(split):
     assert data.test_labels.shape == (20, 2)
 
 
+def test_whole_numbers_may_be_values():
+    inputs, _ = samples()
+    targets = np.random.default_rng(0).integers(-150, 300, SAMPLES)
+    data = FederatedData.from_arrays(inputs, targets, clients=7, split="iid", labels_are="values")
+    assert (data.num_classes, data.class_names, data.labels.dtype) == (0, (), np.float32)
+    check_rows(data, inputs, targets)
+    test = (inputs[:3], [1000, -1000, 0])
+    data = FederatedData.from_arrays(inputs, targets, clients=7, split="iid", labels_are="values", test=test)
+    np.testing.assert_array_equal(data.test_labels, test[1])
+    ranked = FederatedData.from_arrays(inputs, targets, clients=7)
+    assert ranked.class_names == tuple(map(str, np.unique(targets))), "what classes were can be read"
+    assert f"stand for the labels {', '.join(ranked.class_names[:3])}, …, " in str(ranked.describe())
+
+
 def test_tokens_stay_whole_numbers():
     text = np.arange(SAMPLES * 8).reshape(SAMPLES, 8) % 50
     data = FederatedData.from_arrays(text, np.roll(text, -1, axis=1), clients=3, split="iid")
@@ -144,7 +167,7 @@ def test_tokens_stay_whole_numbers():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"split": "dirichlt"}, "split must be one of dirichlet, classes, iid, quantity, the rows .* did you mean"),
+        ({"split": "dirichlt"}, "split must be one of classes, dirichlet, iid, quantity, the rows .* did you mean"),
         ({"clients": None}, "clients must be given for the split dirichlet, got nothing"),
         ({"clients": 0}, "clients must be a whole number of at least 1"),
         ({"clients": 181}, "clients must be at most the 180 samples for training, got 181"),

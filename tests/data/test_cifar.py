@@ -100,8 +100,21 @@ def test_each_form_gives_the_same_images(tmp_path, form):
     np.testing.assert_array_equal(images.test_images.reshape(EACH, -1), every[5 * EACH :, 1:])
     np.testing.assert_array_equal(images.train_labels, every[: 5 * EACH, 0])
     np.testing.assert_array_equal(images.test_labels, every[5 * EACH :, 0])
-    # An npz has no checksum; this one has too few images for the whole set.
-    assert images.name == ("partial CIFAR-10" if form.startswith("npz") else "CIFAR-10")
+    assert (images.name, images.complete) == ("CIFAR-10", True)
+
+
+@pytest.mark.parametrize("changed", ["inputs", "labels", "test_inputs", "test_labels"])
+def test_an_npz_of_other_images_or_labels_is_not_the_whole_set(tmp_path, changed):
+    write_npz(tmp_path / "data", channels_last=False)
+    with np.load(tmp_path / "data" / "cifar10.npz") as known:
+        arrays = dict(known)
+    for other in (arrays[changed][::-1], np.zeros_like(arrays[changed])):  # as many of each class, and all black
+        np.savez(tmp_path / "data" / "cifar10.npz", **arrays | {changed: other})
+        images = load_cifar10()
+        assert (images.name, images.complete) == ("partial CIFAR-10", False)
+    fewer = {name: array[:-1] for name, array in arrays.items()}
+    np.savez(tmp_path / "data" / "cifar10.npz", **fewer)
+    assert load_cifar10().name == "partial CIFAR-10"
 
 
 def test_images_are_split_and_each_colour_is_standardised(tmp_path):
@@ -161,6 +174,9 @@ def test_a_pickle_calls_nothing(tmp_path, capsys, content):
     ("changes", "said"),
     [
         ({"labels": np.zeros(5)}, "must have a whole number for each image as labels, got float64"),
+        ({"labels": np.array([0, 1, -1, 2, 3])}, "labels of partial CIFAR-10 must lie between 0 and 9, got -1"),
+        ({"test_labels": np.full(5, 10)}, "labels of partial CIFAR-10 must lie between 0 and 9, got 10"),
+        ({"labels": np.zeros(4, int)}, "must have images for training with a label each"),
         ({"inputs": np.zeros((5, 3, 32, 32))}, r"must have images of bytes .*, got float64 of shape"),
         ({"labels": np.array([Call()])}, r"must be npz with the arrays inputs, labels"),
     ],

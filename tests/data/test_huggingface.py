@@ -55,6 +55,13 @@ def test_a_folder_with_test_data(tmp_path):
     assert len(data.test_inputs) == 4
 
 
+def test_whole_numbers_may_be_values():
+    data = FederatedData.from_huggingface(
+        table(), partitioners.IidPartitioner(num_partitions=2), label="label", inputs="x", labels_are="values"
+    )
+    assert (data.num_classes, data.labels.dtype) == (0, np.float32)
+
+
 def test_images_have_their_channels_first():
     pixels = np.random.default_rng(0).integers(0, 256, (12, 8, 9, 3), dtype=np.uint8)
     features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
@@ -81,6 +88,7 @@ def test_what_is_wrong_gets_one_sentence(tmp_path):
     for dataset, partitioner, more, said in (
         (table(), iid(num_partitions=2), {"inputs": "xx"}, "dataset must have a column 'xx', got x, label, user"),
         (table(), iid(num_partitions=2), {"inputs": ["x", "label"]}, "column 'x' must hold a number in each row"),
+        (table(), iid(num_partitions=2), {"inputs": ["label", "user"]}, "column 'user' must hold a number in each row"),
         (table(), 3, {}, "partitioner must be a partitioner of flwr-datasets, got int"),
         (3, iid(num_partitions=2), {}, "dataset must be a datasets.Dataset or a folder of one, got int"),
         ({"valid": table()}, iid(num_partitions=2), {}, "dataset must have a part 'train', got valid"),

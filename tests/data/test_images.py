@@ -158,7 +158,7 @@ def test_files_of_the_official_size_must_be_the_official_ones(folder, monkeypatc
 @pytest.mark.parametrize(
     ("train", "test", "said"),
     [
-        ([0, 1, 10], [0], "labels of partial MNIST must be below 10, got 10"),
+        ([0, 1, 10], [0], "labels of partial MNIST must lie between 0 and 9, got 10"),
         ([0, 1, 2], [], "images for testing with a label each"),
         ([0, 1, 2], [0], "got no sample of class 3"),
     ],
@@ -190,7 +190,7 @@ def test_too_few_letters_are_refused(folder):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"dataset": "cifar"}, "dataset must be one of mnist, emnist-letters, "),
+        ({"dataset": "cifar"}, "dataset must be one of mnist, fashion-mnist, cifar10, emnist-letters, "),
         ({"partition": "random"}, "partition must be one of classes, dirichlet, iid"),
         ({"num_clients": 0}, "num_clients must be a whole number"),
         ({"num_samples": 0}, "num_samples must be a whole number"),

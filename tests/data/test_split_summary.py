@@ -56,6 +56,8 @@ def test_counts_are_those_of_the_data():
     assert "| samples of a client | 9 | 13.5 | 13.5 | 18 |" in text
     assert "| classes of a client | 1 | 1.5 | 1.5 | 2 |" in text
     assert "How unlike clients are" in text
+    assert "Classes 0 to 1 stand for the labels cat, dog." in text
+    assert "stand for" not in str(of_counts([[2, 4], [1, 2]]))
     assert "<table" in summary._repr_html_()
 
 

@@ -30,7 +30,7 @@ HASH_LENGTH = 10
 STEP_SETTINGS = ("clip_norm", "local_schedule", "proximal")  # of training, which came last
 LATER_SETTINGS = ("evaluate_growth", *STEP_SETTINGS)
 LATER_OF_MODEL = ("loss", "metric", "optimiser")
-LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "test", "name", "options")
+LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "labels_are", "test", "name", "options")
 
 
 def settings_of(experiment: Experiment, training: TrainingSettings, options: SettingsTable) -> dict[str, object]:

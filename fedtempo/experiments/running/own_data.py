@@ -11,7 +11,7 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.experiments.settings.config import COLUMNS, DataConfig
 from fedtempo.own_code import imports_from, in_short, load_reference
 
-OF_THE_SPLIT = {"partition": None, "concentration": 0.5, "classes": (1, 10), "test": None, "name": None}
+OF_THE_SPLIT = ("partition", "concentration", "classes", "labels_are", "test", "name")
 
 
 def data_of_file(config: DataConfig) -> FederatedData:
@@ -52,7 +52,7 @@ def data_of_function(config: DataConfig) -> FederatedData:
 def _settings(config: DataConfig) -> dict[str, Any]:
     """Return the settings of ``from_arrays`` that need no more thought."""
     named = {} if config.name is None else {"name": config.name}
-    same = ("clients", "concentration", "classes", "seed")
+    same = ("clients", "concentration", "classes", "labels_are", "seed")
     return {name: getattr(config, name) for name in same} | named
 
 
@@ -83,8 +83,8 @@ def _arguments(function: Callable[..., object], config: DataConfig) -> dict[str,
 
 def _checked(made: FederatedData, config: DataConfig, arguments: Mapping[str, object]) -> FederatedData:
     """Refuse settings that the function's own split does not follow."""
-    for name, usual in OF_THE_SPLIT.items():
-        if getattr(config, name) != usual and name not in arguments:
+    for name in OF_THE_SPLIT:
+        if not config.is_usual(name) and name not in arguments:
             got = f"{getattr(config, name)!r}"
             raise InputError(f"data.{name}", "be left out where the function returns FederatedData", got)
     if config.clients is not None and config.clients != made.num_clients:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from fedtempo.checks import InputError, check_seed, near_miss
+from fedtempo.data.array_types import LabelsAre
+from fedtempo.data.partition import CLASSES, CONCENTRATION, SplitName
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.experiments.settings.decode import SettingsTable, checked_table, decode, merged
 from fedtempo.own_code import is_reference
@@ -30,7 +32,6 @@ MODEL_WORDS = f"one of {', '.join(MODELS)}, or a function that makes a torch mod
 ModelKind: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=f"^({'|'.join(MODELS)}|.+:[A-Za-z_][A-Za-z0-9_]*)$", description=MODEL_WORDS)
 ]
-Split: TypeAlias = Literal["classes", "dirichlet", "iid", "quantity"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,16 +44,17 @@ class DataConfig:
     seed: int = 0  # of the draw and of the split
     alpha: float = 1.0  # synthetic: moves all logits of a client alike, so no label depends on it (docs/data.md)
     beta: float = 1.0  # synthetic: how much client inputs differ
-    partition: Split | None = None  # None: classes, or for arrays the owners that a file names, or dirichlet
-    classes: tuple[int, int] = (1, 10)  # of one client, at least and at most
-    concentration: float = 0.5  # of the Dirichlet split
+    partition: SplitName | None = None  # None: classes, or for arrays the owners that a file names, or dirichlet
+    classes: tuple[int, int] = CLASSES  # of one client, at least and at most
+    concentration: float = CONCENTRATION  # of the Dirichlet split
     letters: int = 10  # EMNIST: how many lower-case letters, from a on
     standardise: bool = False  # images: mean 0 and deviation 1 in place of 0 to 1
-    split: Split | None = None  # another name of partition, under which it is kept
+    split: SplitName | None = None  # another name of partition, under which it is kept
     file: str | None = None  # arrays: .npz or .parquet
     label: str | tuple[str, ...] | None = None  # columns of .parquet
     inputs: str | tuple[str, ...] | None = None
     client: str | None = None
+    labels_are: LabelsAre | None = None  # arrays: None: one whole number or text for each sample is its class
     test: float | None = None  # arrays: the share that is held out; None: the file's own, or a tenth
     name: str | None = None  # arrays: said next to every figure; None: that of the file or of the function
     # Of a function: its arguments.
@@ -75,18 +77,22 @@ class DataConfig:
         else:
             self._check_left_out(("samples", "alpha", "beta", "letters", "standardise", "file", *COLUMNS))
 
+    def is_usual(self, name: str) -> bool:
+        """Return whether a setting is what it is where nobody gives it."""
+        usual = {one.name: {} if one.default is MISSING else one.default for one in fields(self)}
+        return bool(getattr(self, name) == usual[name])
+
     def _check_set(self) -> None:
         for name in ("clients", "samples"):
             if getattr(self, name) is None:
                 raise InputError(name, "be given", "nothing")
-        self._check_left_out(("file", *COLUMNS, "test", "name", "options"))
+        self._check_left_out(("file", *COLUMNS, "labels_are", "test", "name", "options"))
         if self.partition is None:
             object.__setattr__(self, "partition", "classes")
 
     def _check_left_out(self, names: Iterable[str]) -> None:
-        usual = {one.name: {} if one.default is MISSING else one.default for one in fields(self)}
         for name in names:
-            if getattr(self, name) != usual[name]:
+            if not self.is_usual(name):
                 kind = "a function" if ":" in self.kind else self.kind
                 raise InputError(name, f"be left out for {kind}", f"{getattr(self, name)!r:.60}")
 

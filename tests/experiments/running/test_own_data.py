@@ -93,6 +93,13 @@ def test_a_function_gets_its_options_and_is_split_here(written):
     assert loaded(config).name == "arrays"
 
 
+@pytest.mark.parametrize("kind", ['kind = "arrays"\nfile = "mine.npz"', 'kind = "own_module:arrays"'])
+def test_whole_numbers_may_be_values(written, kind):
+    data = loaded(written(f'{kind}\nclients = 8\nsplit = "iid"\nlabels_are = "values"'))
+    assert (data.num_classes, data.labels.dtype) == (0, np.float32)
+    assert loaded(written(f'{kind}\nclients = 8\nsplit = "iid"')).num_classes == 4
+
+
 def test_a_function_may_split_by_itself(written):
     data = loaded(written('kind = "own_module:whole"\nclients = 7\n[data.options]\nscale = 2.0'))
     assert (data.num_clients, data.name) == (7, "whole")
@@ -187,6 +194,9 @@ def test_where_the_command_is_given_does_not_matter(written, tmp_path, monkeypat
         ('kind = "own_module:arrays"', "arrays: data.clients must be given for the split dirichlet"),
         ('kind = "own_module:whole"', "data.clients must be given, got nothing; the function needs it"),
         ('kind = "own_module:whole"\nclients = 3\nsplit = "iid"', "data.partition must be left out where the function"),
+        ('kind = "own_module:whole"\nclients = 3\nlabels_are = "values"', "data.labels_are must be left out where"),
+        ('kind = "mnist"\nclients = 3\nsamples = 9\nlabels_are = "values"', "labels_are must be left out for mnist"),
+        ('kind = "arrays"\nfile = "mine.npz"\nlabels_are = "number"', "data.labels_are must be one of classes, values"),
         ('kind = "own_module:whole"\nclients = 3\noptions = { scal = 1 }', "got 'scal'; did you mean 'scale'?"),
         ('kind = "own_module:whole"\nclients = 3\nsamples = 4', "data: samples must be left out for a function, got 4"),
     ],
