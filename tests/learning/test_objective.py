@@ -1,7 +1,6 @@
 """Losses and metrics of one's own: regression, sequences, several labels at once, and what is refused."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,17 +9,17 @@ from torch import nn
 from torch.nn import functional
 
 from fedtempo.checks import InputError
+from fedtempo.data.federation import FederatedData
 from fedtempo.learning import torch_module
 from fedtempo.learning.torch_module import TorchTrainer
 from support.trainers import linear_module, work_of
 
 
-def federation(inputs, labels, input_shape, num_classes=0, offsets=(0, 30, 100, 180)):
-    """Data with labels of any kind; the last 20 samples are held out."""
-    held = {"test_inputs": inputs[180:], "test_labels": labels[180:]}
-    return SimpleNamespace(
-        inputs=inputs[:180], labels=labels[:180], offsets=np.array(offsets), num_classes=num_classes,
-        input_shape=input_shape, **held,
+def federation(inputs, labels, *, tokens=False):
+    """Data of three clients whose labels are no classes; the last 20 samples are held out."""
+    return FederatedData(
+        inputs=inputs[:180], labels=labels[:180], offsets=[0, 30, 100, 180], test_inputs=inputs[180:],
+        test_labels=labels[180:], num_classes=0, input_shape=inputs.shape[1:], name="made up", tokens=tokens,
     )  # fmt: skip
 
 
@@ -28,7 +27,7 @@ def federation(inputs, labels, input_shape, num_classes=0, offsets=(0, 30, 100, 
 def line():
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(200, 4)).astype(np.float32)
-    return federation(inputs, (inputs @ [1.0, -2.0, 0.5, 0.0]).astype(np.float32)[:, None], (4,))
+    return federation(inputs, (inputs @ [1.0, -2.0, 0.5, 0.0]).astype(np.float32)[:, None])
 
 
 def train(trainer, data, steps=40, size=0.1):
@@ -76,7 +75,7 @@ def test_regression_in_double_precision_casts_labels_too(line):
 def test_several_labels_at_once():
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(200, 4)).astype(np.float32)
-    data = federation(inputs, (inputs[:, :3] > 0).astype(np.float32), (4,))
+    data = federation(inputs, (inputs[:, :3] > 0).astype(np.float32))
     loss = functional.binary_cross_entropy_with_logits
     trainer = TorchTrainer(
         data, lambda: nn.Linear(4, 3), loss=loss, metric=lambda y, z: ((y > 0) == (z > 0.5)).float().mean()
@@ -97,7 +96,7 @@ class NextCharacter(nn.Module):
 
 def test_the_next_character_at_every_place():
     text = np.arange(200)[:, None] % 5 + np.arange(8)
-    data = federation(text[:, :-1] % 5, text[:, 1:] % 5, (7,), num_classes=5)
+    data = federation(text[:, :-1] % 5, text[:, 1:] % 5, tokens=True)
     trainer = TorchTrainer(
         data, NextCharacter, loss=lambda y, z: functional.cross_entropy(y.flatten(0, 1), z.flatten()),
         metric=lambda y, z: (y.argmax(-1) == z).float().mean(), optimiser="adam",
