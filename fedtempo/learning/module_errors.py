@@ -9,8 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from fedtempo.checks import InputError
-
-LONGEST = 160  # characters of what was raised
+from fedtempo.own_code import in_short
 
 
 @contextmanager
@@ -24,13 +23,7 @@ def one_sentence(name: str, rule: str) -> Iterator[None]:
         if "more than 1 value per channel" in str(error):
             rule, got = "be at least 2 where batch normalisation sees one value of each sample and channel", "1"
             raise InputError(name="batch_size", rule=rule, got=got) from error
-        raise InputError(name=name, rule=rule, got=said(error)) from error
-
-
-def said(error: Exception) -> str:
-    """Return what an error says, in short and on one line."""
-    words = " ".join(str(error).split())
-    return f"{type(error).__name__}: {words[:LONGEST]}{'…' if len(words) > LONGEST else ''}"
+        raise InputError(name=name, rule=rule, got=in_short(error)) from error
 
 
 def checked_device(device: str) -> torch.device:
