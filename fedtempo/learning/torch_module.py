@@ -161,7 +161,8 @@ class TorchTrainer:
     def _evaluating(self, model: Parameters, buffers: Buffers) -> Iterator[None]:
         self.flat.set(torch.from_numpy(model).to(self.device), buffers if buffers.size else None)
         self.module.eval()
-        with torch.inference_mode(), one_sentence("the module", "be evaluated on the data"):
+        # No inference mode: what a module keeps from it, a mask for instance, could not be trained with.
+        with torch.no_grad(), one_sentence("the module", "be evaluated on the data"):
             yield
 
     def _total(
@@ -178,7 +179,7 @@ class TorchTrainer:
         with torch.random.fork_rng(devices=self._generators()), one_sentence("the module", takes):
             torch.manual_seed(0)
             self.module.eval()
-            with torch.inference_mode():
+            with torch.no_grad():
                 self.module(inputs)
             if not torch.equal(inputs, self.inputs[rows]):
                 remedy = "leave out inplace=True in its first layer"
@@ -188,7 +189,7 @@ class TorchTrainer:
             if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
                 self.module.eval()
                 first = (part[:SAMPLES_AT_ONCE] for part in (self.test_inputs, self.test_labels))
-                with torch.inference_mode():
+                with torch.no_grad():
                     self._total(self.objective.total_metric, *first)
         if self.optimiser is not None:
             check_optimiser(self.optimiser, self.trained, gradients)

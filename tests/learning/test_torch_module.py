@@ -286,3 +286,24 @@ def test_a_function_that_returns_one_module_again_and_again_is_refused(data):
     trainer = TorchTrainer(data, lambda: kept)
     with pytest.raises(InputError, match="make a new module in each call"):
         first_model(trainer)
+
+
+class Places(nn.Module):
+    """A module that keeps a table for later batches, as masks and positions are kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.table = nn.Linear(60, 10), None
+
+    def forward(self, inputs):
+        if self.table is None:
+            self.table = torch.linspace(0.5, 1.5, inputs.shape[1])
+        return self.last(inputs) * self.table[:10]
+
+
+def test_what_a_module_keeps_from_an_evaluation_serves_training(data):
+    trainer = TorchTrainer(data, Places)
+    model = first_model(trainer)
+    trainer.module.table = None
+    trainer.evaluate(model)
+    assert trainer.train(model[None], work_of(data, [1])).update.any()
