@@ -53,6 +53,13 @@ class Objective:
         if self.own_loss is None and shape != wanted:
             got = f"shape {shape} for {len(labels)} samples" if shape else f"a {type(outputs).__name__}"
             raise InputError(name="the module", rule=f"give {self.classes} numbers for a sample", got=got)
+        if shape and shape not in (wanted, tuple(labels.shape)) and outputs.numel() == labels.numel():
+            raise InputError(
+                name="the module's outputs",
+                rule="have the shape of the labels, or losses set each output against each label",
+                got=f"{shape} beside {tuple(labels.shape)}",
+                remedy="give labels[:, None], or end the module with .squeeze(-1)",
+            )
         self.knows_classes = bool(self.classes) and shape == wanted
         loss = self.loss(outputs, labels)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:

@@ -1,6 +1,7 @@
 """Losses and metrics of one's own: regression, sequences, several labels at once, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,27 @@ def test_a_loss_of_ones_own_for_classes_keeps_the_accuracy(data):
     assert found.accuracy == expected.accuracy
     assert found.loss == pytest.approx(expected.loss, rel=1e-6)
     np.testing.assert_array_equal(*(one.train(model[None], work_of(data, [1])).update for one in (own, usual)))
+
+
+@pytest.mark.parametrize("loss", [functional.mse_loss, lambda y, z: (y - z).square().mean()])
+def test_outputs_that_losses_would_set_against_each_label_are_refused(line, loss):
+    flat = replace(line, labels=line.labels[:, 0], test_labels=line.test_labels[:, 0])
+    said = r"outputs must have the shape of the labels, .*got \(2, 1\) beside \(2,\); give labels\[:, None\], or end"
+    with pytest.raises(InputError, match=said):
+        TorchTrainer(flat, lambda: nn.Linear(4, 1), loss=loss)
+    squeezed, column = (
+        TorchTrainer(flat, lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), loss=loss),
+        TorchTrainer(line, lambda: nn.Linear(4, 1), loss=loss),
+    )
+    assert squeezed.evaluate(np.ones(5, np.float32)).loss == column.evaluate(np.ones(5, np.float32)).loss
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_numbers_for_each_class_have_a_shape_of_their_own(classes):
+    inputs, labels = np.eye(4, dtype=np.float32), np.arange(4) % classes
+    data = FederatedData(inputs, labels, [0, 2, 4], inputs, labels, classes, (4,), "made up")
+    trainer = TorchTrainer(data, lambda: nn.Linear(4, classes), loss=functional.cross_entropy)
+    assert trainer.evaluate(np.zeros(5 * classes, np.float32)).loss == pytest.approx(math.log(classes))
 
 
 def no_numbers(outputs, labels):
