@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils._pytree import tree_map_only
 
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
@@ -74,6 +75,13 @@ class Objective:
         assert self.own_loss is not None
         with one_sentence("the loss", "take the module's outputs and the labels"):
             return self.own_loss(outputs, labels)
+
+
+def precise(outputs: object) -> object:
+    """Return outputs in float32 at least: sums of losses in 16 bits would be rounded to steps of 4."""
+    if not isinstance(outputs, torch.Tensor):
+        return tree_map_only(torch.Tensor, precise, outputs)
+    return outputs.float() if outputs.is_floating_point() and outputs.itemsize < 4 else outputs
 
 
 def _kind(value: object) -> str:

@@ -14,7 +14,7 @@ from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.flat_module import FlatModule
 from fedtempo.learning.module_errors import check_module, checked_device, one_sentence
-from fedtempo.learning.objective import Loss, Metric, Objective
+from fedtempo.learning.objective import Loss, Metric, Objective, precise
 from fedtempo.learning.optimisers import MakeOptimiser, Stepper, check_optimiser, optimiser_of
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
@@ -116,12 +116,12 @@ class TorchTrainer:
         begun = [weight.detach().clone() for weight in self.trained] if work.proximal else []
         norms, losses = [], []
         for batch, size in zip(batches, sizes, strict=False):
-            loss = self.objective.loss(self.module(self.inputs[batch]), self.labels[batch])
+            loss = self.objective.loss(precise(self.module(self.inputs[batch])), self.labels[batch])
             gradients = self._gradients(loss)
             with torch.no_grad():
                 if work.weight_decay:
                     torch._foreach_add_(gradients, self.trained, alpha=work.weight_decay)
-                norm = torch.stack(torch._foreach_norm(gradients)).norm()
+                norm = torch.stack(torch._foreach_norm(gradients, 2, self.flat.precise)).norm()
                 norms.append(norm)
                 if work.clip_norm:
                     torch._foreach_mul_(gradients, torch.clamp(work.clip_norm / norm, max=1.0))
@@ -169,7 +169,7 @@ class TorchTrainer:
         self, of_batch: Callable[[Any, torch.Tensor], float], inputs: torch.Tensor, labels: torch.Tensor
     ) -> float:
         parts = zip(*(part.split(SAMPLES_AT_ONCE) for part in (inputs, labels)), strict=True)
-        return sum(of_batch(self.module(x), y) for x, y in parts)
+        return sum(of_batch(precise(self.module(x)), y) for x, y in parts)
 
     def _try(self) -> None:
         """Take one step on two samples, which finds most of what does not fit; the state is set before any other."""
@@ -184,7 +184,7 @@ class TorchTrainer:
             if not torch.equal(inputs, self.inputs[rows]):
                 remedy = "leave out inplace=True in its first layer"
                 raise InputError("the module", "leave its inputs as they are", "other ones after it", remedy)
-            loss = self.objective.check(self.module.train()(inputs), labels)
+            loss = self.objective.check(precise(self.module.train()(inputs)), labels)
             gradients = self._gradients(loss)
             if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
                 self.module.eval()
@@ -213,7 +213,10 @@ class TorchTrainer:
             torch.from_numpy(array.copy()).to(self.device)
             for array in (inputs.reshape(-1, *self.data.input_shape), labels)
         )
-        shaped, wanted = (part.to(self.flat.dtype) if part.is_floating_point() else part for part in (shaped, wanted))
+        shaped, wanted = (
+            part.to(dtype) if part.is_floating_point() else part
+            for part, dtype in ((shaped, self.flat.dtype), (wanted, self.flat.precise))
+        )
         return shaped.contiguous(memory_format=torch.channels_last) if self.channels_last else shaped, wanted
 
 
