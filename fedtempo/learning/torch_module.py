@@ -24,8 +24,8 @@ SAMPLES_AT_ONCE = 512  # of an evaluation: the fastest of 32 to 1024 for LeNet-5
 class TorchTrainer:
     """Train ``module()`` on the cross-entropy of its outputs by plain SGD, or as functions of one's own say.
 
-    - ``loss(outputs, labels)``: a scalar tensor, the mean over the batch. ``metric(outputs, labels)``: a number, the
-      mean over the samples given, which stands as accuracy in records.
+    - ``loss(outputs, labels)``: a scalar tensor, the mean over the batch. ``metric(outputs, labels)``: a number
+      for all test samples at once, which stands as accuracy in records.
     - ``optimiser``: a name in ``torch.optim`` or a function from parameters to an optimiser. Each client and round has
       a new one, whose learning rate is the step size of the plan.
 
@@ -145,8 +145,7 @@ class TorchTrainer:
         """Return the loss over all training data and the accuracy, or the metric, on the test data."""
         with self._evaluating(model, buffers):
             loss = self._total(self.objective.total_loss, self.inputs, self.labels)
-            metric = self._total(self.objective.total_metric, self.test_inputs, self.test_labels)
-        return Evaluation(loss / len(self.labels), metric / max(1, len(self.test_labels)))
+            return Evaluation(loss / len(self.labels), self._metric(self.test_inputs, self.test_labels))
 
     def client_losses(self, model: Parameters, clients: Integers, buffers: Buffers = NO_BUFFERS) -> Vector:
         """Return F_i(w) for some clients."""
@@ -171,6 +170,11 @@ class TorchTrainer:
         parts = zip(*(part.split(SAMPLES_AT_ONCE) for part in (inputs, labels)), strict=True)
         return sum(of_batch(precise(self.module(x)), y) for x, y in parts)
 
+    def _metric(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
+        if self.objective.own_metric is None:
+            return self._total(self.objective.total_right, inputs, labels) / len(labels)
+        return self.objective.metric([precise(self.module(x)) for x in inputs.split(SAMPLES_AT_ONCE)], labels)
+
     def _try(self) -> None:
         """Take one step on two samples, which finds most of what does not fit; the state is set before any other."""
         rows = torch.arange(2, device=self.device) % len(self.inputs)
@@ -188,9 +192,8 @@ class TorchTrainer:
             gradients = self._gradients(loss)
             if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
                 self.module.eval()
-                first = (part[:SAMPLES_AT_ONCE] for part in (self.test_inputs, self.test_labels))
                 with torch.no_grad():
-                    self._total(self.objective.total_metric, *first)
+                    self._metric(self.test_inputs[:SAMPLES_AT_ONCE], self.test_labels[:SAMPLES_AT_ONCE])
         if self.optimiser is not None:
             check_optimiser(self.optimiser, self.trained, gradients)
 

@@ -62,6 +62,52 @@ def test_regression_with_a_metric_beyond_0_to_1(line, monkeypatch):
     assert trainer.evaluate(train(trainer, line)).loss < 1e-3
 
 
+def r_squared(outputs, labels):
+    return 1 - (outputs - labels).square().sum() / (labels - labels.mean(0)).square().sum()
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 19, 512])
+def test_a_metric_that_is_no_mean_sees_all_test_samples_at_once(line, monkeypatch, at_once):
+    monkeypatch.setattr(torch_module, "SAMPLES_AT_ONCE", at_once)
+    given = {"loss": functional.mse_loss, "metric": lambda y, z: r_squared(y, z) if len(z) > 1 else 0.0}
+    trainer = TorchTrainer(line, lambda: nn.Linear(4, 1), **given)
+    model = np.array([1.0, -1.0, 0.5, 0.0, 0.1], np.float32)
+    errors, spread = line.test_inputs @ model[:4] + 0.1 - line.test_labels[:, 0], np.var(line.test_labels)
+    assert trainer.evaluate(model).accuracy == pytest.approx(1 - np.mean(errors**2) / spread, rel=1e-5)
+
+
+class Several(nn.Module):
+    """Outputs of several parts, each with a row for each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(4, 1)
+
+    def forward(self, inputs):
+        found = self.last(inputs)
+        return {"mean": found, "more": (found.squeeze(), inputs)}
+
+
+def test_a_metric_of_several_outputs_sees_all_test_samples_at_once(line, monkeypatch):
+    monkeypatch.setattr(torch_module, "SAMPLES_AT_ONCE", 19)  # which leaves one: squeezed, it has no dimension
+    seen = []
+    trainer = TorchTrainer(
+        line, Several, loss=lambda y, z: functional.mse_loss(y["mean"], z),
+        metric=lambda y, z: seen.append((y["mean"].shape, y["more"][0].shape, y["more"][1].shape)) or 1.0,
+    )  # fmt: skip
+    trainer.evaluate(np.zeros(5, np.float32))
+    assert seen[-1] == ((20, 1), (20,), (20, 4))
+
+
+def test_a_metric_needs_a_row_of_outputs_for_each_sample(line):
+    def transposed():
+        return nn.Sequential(nn.Linear(4, 3), nn.Flatten(0), nn.Unflatten(0, (3, -1)))
+
+    given = {"loss": lambda y, z: y.mean(), "metric": lambda y, z: 0.0}
+    with pytest.raises(InputError, match=r"a row of outputs for each sample.*got 3 rows for 20 samples"):
+        TorchTrainer(line, transposed, **given)
+
+
 def test_regression_without_a_metric_has_no_accuracy(line):
     trainer = TorchTrainer(line, lambda: nn.Linear(4, 1), loss=functional.mse_loss)
     assert math.isnan(trainer.evaluate(trainer.initial_model(np.random.default_rng(0))).accuracy)
