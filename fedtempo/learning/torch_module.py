@@ -15,7 +15,7 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.learning.flat_module import FlatModule
 from fedtempo.learning.module_errors import check_module, checked_device, one_sentence
 from fedtempo.learning.objective import Loss, Metric, Objective, precise
-from fedtempo.learning.optimisers import MakeOptimiser, Stepper, check_optimiser, optimiser_of
+from fedtempo.learning.optimisers import MakeOptimiser, Stepper, optimiser_of
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 SAMPLES_AT_ONCE = 512  # of an evaluation: the fastest of 32 to 1024 for LeNet-5
@@ -27,7 +27,7 @@ class TorchTrainer:
     - ``loss(outputs, labels)``: a scalar tensor, the mean over the batch. ``metric(outputs, labels)``: a number
       for all test samples at once, which stands as accuracy in records.
     - ``optimiser``: a name in ``torch.optim`` or a function from parameters to an optimiser. Each client and round has
-      a new one, whose learning rate is the step size of the plan.
+      a new one, whose learning rate is the step size of the plan. Groups of parameters keep the ratios of theirs.
 
     One module serves all clients, one after another: its parameters are set from the flat vector, its batches are taken
     by index from data that stay on the device. That was the fastest of the ways tried for small networks
@@ -195,7 +195,9 @@ class TorchTrainer:
                 with torch.no_grad():
                     self._metric(self.test_inputs[:SAMPLES_AT_ONCE], self.test_labels[:SAMPLES_AT_ONCE])
         if self.optimiser is not None:
-            check_optimiser(self.optimiser, self.trained, gradients)
+            stepper = Stepper(self.optimiser, self.trained)
+            stepper.step(gradients, 1e-6)
+            stepper.close()
 
     def _generators(self) -> list[torch.device]:
         return [] if self.device.type == "cpu" else [self.device]
