@@ -30,7 +30,7 @@ def checked_device(device: str) -> torch.device:
     """Return a device that torch has on this machine."""
     try:
         place = torch.device(device)
-        torch.zeros(1, device=place)
+        float(torch.zeros(1, device=place))  # the device "meta" has no numbers
     except Exception as error:  # whatever torch raises for a device that it does not know or have
         reason = (str(error).splitlines() or [""])[0][:80]
         raise InputError(
@@ -61,3 +61,10 @@ def check_module(module: object) -> None:
                 got="track_running_stats=False",
                 remedy="leave that out, or use GroupNorm",
             )
+
+
+def check_gradients(gradients: list[torch.Tensor]) -> None:
+    """Refuse gradients that have no entry for each parameter."""
+    if any(one.layout != torch.strided for one in gradients):
+        remedy = "leave out sparse=True"
+        raise InputError(name="the module", rule="have dense gradients", got="sparse ones", remedy=remedy)

@@ -13,7 +13,7 @@ from torch import nn
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.flat_module import FlatModule
-from fedtempo.learning.module_errors import check_module, checked_device, one_sentence
+from fedtempo.learning.module_errors import check_gradients, check_module, checked_device, one_sentence
 from fedtempo.learning.objective import Loss, Metric, Objective, precise
 from fedtempo.learning.optimisers import MakeOptimiser, Stepper, optimiser_of
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, LocalResult, LocalWork, Parameters
@@ -176,8 +176,8 @@ class TorchTrainer:
         return self.objective.metric([precise(self.module(x)) for x in inputs.split(SAMPLES_AT_ONCE)], labels)
 
     def _try(self) -> None:
-        """Take one step on two samples, which finds most of what does not fit; the state is set before any other."""
-        rows = torch.arange(2, device=self.device) % len(self.inputs)
+        """Take a step on two samples, which finds most of what does not fit; the state is set before any other use."""
+        rows = torch.tensor([0, len(self.inputs) - 1], device=self.device)
         inputs, labels = self.inputs[rows], self.labels[rows]
         takes = f"take inputs of shape {self.data.input_shape}"
         with torch.random.fork_rng(devices=self._generators()), one_sentence("the module", takes):
@@ -188,16 +188,12 @@ class TorchTrainer:
             if not torch.equal(inputs, self.inputs[rows]):
                 remedy = "leave out inplace=True in its first layer"
                 raise InputError("the module", "leave its inputs as they are", "other ones after it", remedy)
-            loss = self.objective.check(precise(self.module.train()(inputs)), labels)
-            gradients = self._gradients(loss)
+            check_gradients(self._gradients(self.objective.check(precise(self.module.train()(inputs)), labels)))
             if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
                 self.module.eval()
                 with torch.no_grad():
                     self._metric(self.test_inputs[:SAMPLES_AT_ONCE], self.test_labels[:SAMPLES_AT_ONCE])
-        if self.optimiser is not None:
-            stepper = Stepper(self.optimiser, self.trained)
-            stepper.step(gradients, 1e-6)
-            stepper.close()
+            self.train(self.flat.parameters().astype(np.float32)[None], _one_step(len(self.inputs)))
 
     def _generators(self) -> list[torch.device]:
         return [] if self.device.type == "cpu" else [self.device]
@@ -223,6 +219,14 @@ class TorchTrainer:
             for part, dtype in ((shaped, self.flat.dtype), (wanted, self.flat.precise))
         )
         return shaped.contiguous(memory_format=torch.channels_last) if self.channels_last else shaped, wanted
+
+
+def _one_step(num_samples: int) -> LocalWork:
+    """Return a small step on two samples, with all rules on."""
+    return LocalWork(
+        start=np.array([0]), rows=np.array([[[0, num_samples - 1]]]), local_steps=np.array([1]),
+        step_size=np.array([1e-6]), weight_decay=0.1, clip_norm=1.0, proximal=0.1,
+    )  # fmt: skip
 
 
 def _seed_from(rng: np.random.Generator) -> int:
