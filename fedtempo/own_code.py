@@ -15,6 +15,7 @@ from types import ModuleType
 from fedtempo.checks import InputError, near_miss
 
 PYTHON = ".py"
+LONGEST = 160  # characters of what somebody's own code raised
 BEGUN = time.time()
 KEPT = ("fedtempo", "__main__")  # never run again: the classes of this package, and somebody's whole script
 _digests: dict[str, str] = {}  # of what modules were run from, by the module's name
@@ -223,9 +224,10 @@ def _unusable(setting: str, reference: str, error: Exception) -> InputError:
 
 
 def in_short(error: Exception) -> str:
-    """Return an error that somebody's own code raised, in a few words."""
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said:.160}" if said else type(error).__name__
+    """Return an error that somebody's own code raised, in a few words on one line."""
+    words = " ".join(str(error).split())
+    said = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _short(module: str) -> str:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fedtempo.checks import InputError
-from fedtempo.own_code import imports_from, is_reference, load_reference, located, source_file, source_files
+from fedtempo.own_code import imports_from, in_short, is_reference, load_reference, located, source_file, source_files
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,18 @@ from fedtempo.own_code import imports_from, is_reference, load_reference, locate
 )  # fmt: skip
 def test_references_are_told_from_other_texts(text, right):
     assert is_reference(text) is right
+
+
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        (ValueError("two\n lines"), "ValueError: two lines"),
+        (KeyError(), "KeyError"),
+        (ValueError("a" * 161), f"ValueError: {'a' * 160}…"),
+    ],
+)
+def test_errors_of_others_are_short_and_on_one_line(error, short):
+    assert in_short(error) == short
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """A torch module as two flat vectors: its parameters, and the buffers that are averaged."""
 
+from functools import reduce
+
 import torch
 from torch import nn
 
@@ -22,6 +24,8 @@ class FlatModule:
         kept, buffers = module.state_dict(), dict(module.named_buffers())
         self.averaged = [name for name, one in buffers.items() if name in kept and one.is_floating_point()]
         self.first = {name: one.detach().clone() for name, one in buffers.items()}
+        # Of labels, losses and norms: the type of the weights, but float32 at least.
+        self.precise = reduce(torch.promote_types, [weight.dtype for weight in self.trained], torch.float32)
         self.exact = all(weight.dtype == torch.float32 for weight in self.weights)
 
     @property

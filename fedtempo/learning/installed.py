@@ -5,10 +5,10 @@ from types import ModuleType
 from fedtempo.checks import MissingDependencyError
 
 
-def torch_models(purpose: str) -> ModuleType:
-    """Return the models on torch."""
+def torch_networks(purpose: str) -> ModuleType:
+    """Return the networks of torch."""
     try:
-        from fedtempo.learning import models
+        from fedtempo.learning import networks
     except ModuleNotFoundError:
         raise MissingDependencyError("torch", "torch", purpose) from None
-    return models
+    return networks

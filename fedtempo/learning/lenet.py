@@ -23,7 +23,7 @@ from fedtempo.learning.compiled import (
     sgd_step,
     slopes_of_cross_entropy,
 )
-from fedtempo.learning.installed import torch_models
+from fedtempo.learning.installed import torch_networks
 from fedtempo.learning.lenet_layers import Batch, Layers, Places
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
@@ -73,8 +73,8 @@ class LeNetTrainer:
 
     def module_with(self, model: Parameters, buffers: Buffers | None = None) -> Any:  # noqa: ANN401
         """Return the same model as a ``models.LeNet5`` of torch."""
-        models = torch_models("to_module")
-        return models.with_parameters(models.LeNet5(self.data.num_classes), model)
+        networks = torch_networks("to_module")
+        return networks.with_parameters(networks.LeNet5(self.data.num_classes), model)
 
 
 def _reordered(models: Parameters, shape: tuple[int, ...], axes: tuple[int, ...]) -> Parameters:

@@ -9,8 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from fedtempo.checks import InputError
-
-LONGEST = 160  # characters of what was raised
+from fedtempo.own_code import in_short
 
 
 @contextmanager
@@ -24,20 +23,14 @@ def one_sentence(name: str, rule: str) -> Iterator[None]:
         if "more than 1 value per channel" in str(error):
             rule, got = "be at least 2 where batch normalisation sees one value of each sample and channel", "1"
             raise InputError(name="batch_size", rule=rule, got=got) from error
-        raise InputError(name=name, rule=rule, got=said(error)) from error
-
-
-def said(error: Exception) -> str:
-    """Return what an error says, in short and on one line."""
-    words = " ".join(str(error).split())
-    return f"{type(error).__name__}: {words[:LONGEST]}{'…' if len(words) > LONGEST else ''}"
+        raise InputError(name=name, rule=rule, got=in_short(error)) from error
 
 
 def checked_device(device: str) -> torch.device:
     """Return a device that torch has on this machine."""
     try:
         place = torch.device(device)
-        torch.zeros(1, device=place)
+        float(torch.zeros(1, device=place))  # the device "meta" has no numbers
     except Exception as error:  # whatever torch raises for a device that it does not know or have
         reason = (str(error).splitlines() or [""])[0][:80]
         raise InputError(
@@ -68,3 +61,10 @@ def check_module(module: object) -> None:
                 got="track_running_stats=False",
                 remedy="leave that out, or use GroupNorm",
             )
+
+
+def check_gradients(gradients: list[torch.Tensor]) -> None:
+    """Refuse gradients that have no entry for each parameter."""
+    if any(one.layout != torch.strided for one in gradients):
+        remedy = "leave out sparse=True"
+        raise InputError(name="the module", rule="have dense gradients", got="sparse ones", remedy=remedy)

@@ -1,15 +1,43 @@
-"""Networks for photographs and for text, small enough for a CPU, and the networks that configurations name."""
+"""Networks of torch, small enough for a CPU: those that configurations name, and trained ones from a flat vector."""
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
-from fedtempo.learning.models import LeNet5
 
 CHANNELS_IN_A_GROUP = 8
+
+
+class LeNet5(nn.Module):
+    """LeNet-5 for 28 × 28 images with ReLU and max pooling, pooled first: ReLU then has a quarter of the work."""
+
+    def __init__(self, num_classes: int = 10) -> None:
+        """Build the layers with torch's default initialisation: from zeros a network cannot learn."""
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 6, kernel_size=5, padding=2),
+            nn.MaxPool2d(2),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(6, 16, kernel_size=5),
+            nn.MaxPool2d(2),
+            nn.ReLU(inplace=True),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            nn.ReLU(inplace=True),
+            nn.Linear(120, 84),
+            nn.ReLU(inplace=True),
+            nn.Linear(84, num_classes),
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        logits: torch.Tensor = self.layers(images)
+        return logits
 
 
 class GroupNormCNN(nn.Module):
@@ -39,7 +67,10 @@ class GroupNormCNN(nn.Module):
 
 
 class CharacterLSTM(nn.Module):
-    """An embedding of characters, an LSTM over them, and one layer from its last state to the next character."""
+    """An embedding of characters, an LSTM over them, and one layer from its last state to the next character.
+
+    22,959 parameters for the 55 tokens of Shakespeare.
+    """
 
     def __init__(self, num_tokens: int, embedding: int = 8, hidden: int = 64, layers: int = 1) -> None:
         """Build the layers with torch's default initialisation."""
@@ -58,6 +89,18 @@ class CharacterLSTM(nn.Module):
 def network_of(name: str, data: FederatedData) -> Callable[[], nn.Module]:
     """Return what makes the network that a configuration names, for the shape and the classes of some data."""
     return lambda: MAKERS[name](data)
+
+
+def with_parameters(module: nn.Module, model: npt.NDArray[np.float32]) -> nn.Module:
+    """Return a module whose parameters are those of a flat vector, ready to be evaluated."""
+    nn.utils.vector_to_parameters(torch.from_numpy(model.copy()), module.parameters())
+    return module.eval()
+
+
+def linear(rows: npt.NDArray[np.float32]) -> nn.Module:
+    """Return softmax regression as a layer: its rows are the weights of a class and then its bias."""
+    classes, width = rows.shape
+    return with_parameters(nn.Linear(width - 1, classes), np.concatenate([rows[:, :-1].ravel(), rows[:, -1]]))
 
 
 def _convolution(inputs: int, outputs: int) -> list[nn.Module]:

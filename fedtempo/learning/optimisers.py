@@ -10,6 +10,7 @@ from fedtempo.learning.module_errors import one_sentence
 
 MakeOptimiser = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 NEEDS_CLOSURE = ("LBFGS",)
+STEPS = "step along the gradients of the module"
 
 
 def known_optimisers() -> dict[str, MakeOptimiser]:
@@ -46,18 +47,21 @@ class Stepper:
 
     def __init__(self, make: MakeOptimiser, weights: list[torch.Tensor]) -> None:
         """Make the optimiser."""
-        self.weights, self.optimiser = weights, make(weights)
-        if not isinstance(self.optimiser, torch.optim.Optimizer):
-            rule = "be a function that makes a torch.optim.Optimizer"
-            raise InputError(name="optimiser", rule=rule, got=f"one that made {type(self.optimiser).__name__}")
+        with one_sentence("optimiser", STEPS):
+            self.weights, self.optimiser = weights, make(weights)
+            if not isinstance(self.optimiser, torch.optim.Optimizer):
+                rule = "be a function that makes a torch.optim.Optimizer"
+                raise InputError(name="optimiser", rule=rule, got=f"one that made {type(self.optimiser).__name__}")
+            self.ratios = _ratios(self.optimiser.param_groups)
 
     def step(self, gradients: list[torch.Tensor], step_size: float) -> None:
-        """Take a step, with the step size of the plan as the learning rate of all parameters."""
+        """Take a step, with the step size of the plan as the learning rate of the first group of parameters."""
         for weight, gradient in zip(self.weights, gradients, strict=True):
             weight.grad = gradient
-        for group in self.optimiser.param_groups:
-            group["lr"] = step_size
-        self.optimiser.step()
+        for group, ratio in zip(self.optimiser.param_groups, self.ratios, strict=True):
+            group["lr"] = step_size * ratio
+        with one_sentence("optimiser", STEPS):
+            self.optimiser.step()
 
     def close(self) -> None:
         """Leave no gradients behind."""
@@ -65,9 +69,12 @@ class Stepper:
             weight.grad = None
 
 
-def check_optimiser(make: MakeOptimiser, weights: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
-    """Refuse what cannot step along gradients; weights move."""
-    with one_sentence("optimiser", "step along the gradients of the module"):
-        stepper = Stepper(make, weights)
-        stepper.step(gradients, 1e-6)
-        stepper.close()
+def _ratios(groups: list[dict[str, Any]]) -> list[float]:
+    """Return the learning rates of groups over that of the first; a single group may have any, or none."""
+    if len(groups) == 1:
+        return [1.0]
+    rates = [float(group["lr"]) for group in groups]
+    if not rates[0] > 0:
+        rule = "have a learning rate above 0, to which those of others are relative"
+        raise InputError(name="the first parameter group of the optimiser", rule=rule, got=f"{rates[0]:g}")
+    return [rate / rates[0] for rate in rates]

@@ -18,7 +18,7 @@ from fedtempo.learning.compiled import (
     sgd_step,
     slopes_of_cross_entropy,
 )
-from fedtempo.learning.installed import torch_models
+from fedtempo.learning.installed import torch_networks
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 FLOATS_AT_ONCE = 65_536  # of one evaluation block: 256 KiB
@@ -70,7 +70,7 @@ class SoftmaxTrainer:
 
     def module_with(self, model: Parameters, buffers: Buffers | None = None) -> Any:  # noqa: ANN401
         """Return the same model as a ``torch.nn.Linear``, which takes flat inputs and returns logits."""
-        return torch_models("to_module").linear(model.reshape(self.shape))
+        return torch_networks("to_module").linear(model.reshape(self.shape))
 
     def _split(self, model: Parameters) -> tuple[Parameters, Parameters]:
         rows = model.reshape(self.shape)

@@ -13,9 +13,9 @@ from torch import nn
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.flat_module import FlatModule
-from fedtempo.learning.module_errors import check_module, checked_device, one_sentence
-from fedtempo.learning.objective import Loss, Metric, Objective
-from fedtempo.learning.optimisers import MakeOptimiser, Stepper, check_optimiser, optimiser_of
+from fedtempo.learning.module_errors import check_gradients, check_module, checked_device, one_sentence
+from fedtempo.learning.objective import Loss, Metric, Objective, precise
+from fedtempo.learning.optimisers import MakeOptimiser, Stepper, optimiser_of
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, LocalResult, LocalWork, Parameters
 
 SAMPLES_AT_ONCE = 512  # of an evaluation: the fastest of 32 to 1024 for LeNet-5
@@ -24,10 +24,10 @@ SAMPLES_AT_ONCE = 512  # of an evaluation: the fastest of 32 to 1024 for LeNet-5
 class TorchTrainer:
     """Train ``module()`` on the cross-entropy of its outputs by plain SGD, or as functions of one's own say.
 
-    - ``loss(outputs, labels)``: a scalar tensor, the mean over the batch. ``metric(outputs, labels)``: a number, the
-      mean over the samples given, which stands as accuracy in records.
+    - ``loss(outputs, labels)``: a scalar tensor, the mean over the batch. ``metric(outputs, labels)``: a number
+      for all test samples at once, which stands as accuracy in records.
     - ``optimiser``: a name in ``torch.optim`` or a function from parameters to an optimiser. Each client and round has
-      a new one, whose learning rate is the step size of the plan.
+      a new one, whose learning rate is the step size of the plan. Groups of parameters keep the ratios of theirs.
 
     One module serves all clients, one after another: its parameters are set from the flat vector, its batches are taken
     by index from data that stay on the device. That was the fastest of the ways tried for small networks
@@ -116,12 +116,12 @@ class TorchTrainer:
         begun = [weight.detach().clone() for weight in self.trained] if work.proximal else []
         norms, losses = [], []
         for batch, size in zip(batches, sizes, strict=False):
-            loss = self.objective.loss(self.module(self.inputs[batch]), self.labels[batch])
+            loss = self.objective.loss(precise(self.module(self.inputs[batch])), self.labels[batch])
             gradients = self._gradients(loss)
             with torch.no_grad():
                 if work.weight_decay:
                     torch._foreach_add_(gradients, self.trained, alpha=work.weight_decay)
-                norm = torch.stack(torch._foreach_norm(gradients)).norm()
+                norm = torch.stack(torch._foreach_norm(gradients, 2, self.flat.precise)).norm()
                 norms.append(norm)
                 if work.clip_norm:
                     torch._foreach_mul_(gradients, torch.clamp(work.clip_norm / norm, max=1.0))
@@ -145,8 +145,7 @@ class TorchTrainer:
         """Return the loss over all training data and the accuracy, or the metric, on the test data."""
         with self._evaluating(model, buffers):
             loss = self._total(self.objective.total_loss, self.inputs, self.labels)
-            metric = self._total(self.objective.total_metric, self.test_inputs, self.test_labels)
-        return Evaluation(loss / len(self.labels), metric / max(1, len(self.test_labels)))
+            return Evaluation(loss / len(self.labels), self._metric(self.test_inputs, self.test_labels))
 
     def client_losses(self, model: Parameters, clients: Integers, buffers: Buffers = NO_BUFFERS) -> Vector:
         """Return F_i(w) for some clients."""
@@ -161,37 +160,40 @@ class TorchTrainer:
     def _evaluating(self, model: Parameters, buffers: Buffers) -> Iterator[None]:
         self.flat.set(torch.from_numpy(model).to(self.device), buffers if buffers.size else None)
         self.module.eval()
-        with torch.inference_mode(), one_sentence("the module", "be evaluated on the data"):
+        # No inference mode: what a module keeps from it, a mask for instance, could not be trained with.
+        with torch.no_grad(), one_sentence("the module", "be evaluated on the data"):
             yield
 
     def _total(
         self, of_batch: Callable[[Any, torch.Tensor], float], inputs: torch.Tensor, labels: torch.Tensor
     ) -> float:
         parts = zip(*(part.split(SAMPLES_AT_ONCE) for part in (inputs, labels)), strict=True)
-        return sum(of_batch(self.module(x), y) for x, y in parts)
+        return sum(of_batch(precise(self.module(x)), y) for x, y in parts)
+
+    def _metric(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
+        if self.objective.own_metric is None:
+            return self._total(self.objective.total_right, inputs, labels) / len(labels)
+        return self.objective.metric([precise(self.module(x)) for x in inputs.split(SAMPLES_AT_ONCE)], labels)
 
     def _try(self) -> None:
-        """Take one step on two samples, which finds most of what does not fit; the state is set before any other."""
-        rows = torch.arange(2, device=self.device) % len(self.inputs)
+        """Take a step on two samples, which finds most of what does not fit; the state is set before any other use."""
+        rows = torch.tensor([0, len(self.inputs) - 1], device=self.device)
         inputs, labels = self.inputs[rows], self.labels[rows]
         takes = f"take inputs of shape {self.data.input_shape}"
         with torch.random.fork_rng(devices=self._generators()), one_sentence("the module", takes):
             torch.manual_seed(0)
             self.module.eval()
-            with torch.inference_mode():
+            with torch.no_grad():
                 self.module(inputs)
             if not torch.equal(inputs, self.inputs[rows]):
                 remedy = "leave out inplace=True in its first layer"
                 raise InputError("the module", "leave its inputs as they are", "other ones after it", remedy)
-            loss = self.objective.check(self.module.train()(inputs), labels)
-            gradients = self._gradients(loss)
+            check_gradients(self._gradients(self.objective.check(precise(self.module.train()(inputs)), labels)))
             if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
                 self.module.eval()
-                first = (part[:SAMPLES_AT_ONCE] for part in (self.test_inputs, self.test_labels))
-                with torch.inference_mode():
-                    self._total(self.objective.total_metric, *first)
-        if self.optimiser is not None:
-            check_optimiser(self.optimiser, self.trained, gradients)
+                with torch.no_grad():
+                    self._metric(self.test_inputs[:SAMPLES_AT_ONCE], self.test_labels[:SAMPLES_AT_ONCE])
+            self.train(self.flat.parameters().astype(np.float32)[None], _one_step(len(self.inputs)))
 
     def _generators(self) -> list[torch.device]:
         return [] if self.device.type == "cpu" else [self.device]
@@ -212,8 +214,19 @@ class TorchTrainer:
             torch.from_numpy(array.copy()).to(self.device)
             for array in (inputs.reshape(-1, *self.data.input_shape), labels)
         )
-        shaped, wanted = (part.to(self.flat.dtype) if part.is_floating_point() else part for part in (shaped, wanted))
+        shaped, wanted = (
+            part.to(dtype) if part.is_floating_point() else part
+            for part, dtype in ((shaped, self.flat.dtype), (wanted, self.flat.precise))
+        )
         return shaped.contiguous(memory_format=torch.channels_last) if self.channels_last else shaped, wanted
+
+
+def _one_step(num_samples: int) -> LocalWork:
+    """Return a small step on two samples, with all rules on."""
+    return LocalWork(
+        start=np.array([0]), rows=np.array([[[0, num_samples - 1]]]), local_steps=np.array([1]),
+        step_size=np.array([1e-6]), weight_decay=0.1, clip_norm=1.0, proximal=0.1,
+    )  # fmt: skip
 
 
 def _seed_from(rng: np.random.Generator) -> int:

@@ -47,7 +47,7 @@ def test_a_sampler_of_ones_own_is_one_function_or_class(data, times):
 def test_models_are_checked_and_torch_is_named_where_it_is_missing(data, times, monkeypatch):
     with pytest.raises(InputError, match="model must be softmax"):
         run(data, times, model="resnet")
-    for module in ("fedtempo.learning.models", "fedtempo.learning.torch_module"):
+    for module in ("fedtempo.learning.networks", "fedtempo.learning.torch_module"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install 'fedtempo\[torch\]'"):
@@ -118,7 +118,7 @@ simulate(data, compute_time=1.0, upload_time=1.0, policy=Looking(), model=model,
 
 @pytest.mark.parametrize(
     "model",
-    slow_after(1, ["model = 'softmax'", "model = 'lenet5'", "from fedtempo.learning.models import LeNet5 as model"]),
+    slow_after(1, ["model = 'softmax'", "model = 'lenet5'", "from fedtempo.learning.networks import LeNet5 as model"]),
 )
 def test_one_thread_does_all_products(model):
     """In a new process, since libraries that are loaded too late would keep all their threads."""

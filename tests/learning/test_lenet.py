@@ -9,7 +9,7 @@ import torch
 from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.lenet import LeNetTrainer
-from fedtempo.learning.models import LeNet5
+from fedtempo.learning.networks import LeNet5
 from fedtempo.learning.softmax import SoftmaxTrainer
 from fedtempo.learning.torch_module import TorchTrainer
 from fedtempo.learning.trainer import LocalWork

@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from fedtempo.checks import InputError
+from fedtempo.data.federation import FederatedData
 from fedtempo.learning.torch_module import TorchTrainer
+from support.modules import normed
 from support.trainers import work_of
 
 
@@ -23,7 +25,7 @@ class Counting(nn.Module):
 
     def forward(self, inputs):
         self.seen += 1
-        if self.seen > 3:
+        if self.seen > 4:
             raise RuntimeError("out of\n patience")
         return self.last(inputs)
 
@@ -65,7 +67,48 @@ def test_what_a_module_raises_later_is_one_sentence_too(data):
     assert isinstance(caught.value.__cause__, RuntimeError), "whose traceback is kept"
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+class Overlapping(nn.Module):
+    """A module that has outputs and gradients, but of which all biases lie in one place."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.bias = nn.Linear(60, 10), nn.Parameter(torch.zeros(1).expand(10))
+
+    def forward(self, inputs):
+        return self.last(inputs) + self.bias
+
+
+def test_a_module_that_cannot_take_a_step_is_refused_before_a_run(data):
+    with pytest.raises(InputError, match="the module must train on its batches, got RuntimeError: unsupported"):
+        TorchTrainer(data, Overlapping)
+
+
+@pytest.mark.parametrize("optimiser", [None, "adam", "SparseAdam"])
+def test_sparse_gradients_are_refused_before_a_run(optimiser):
+    tokens, labels = np.arange(60).reshape(30, 2) % 5, np.arange(30) % 2
+    data = FederatedData(tokens, labels, [0, 10, 30], tokens, labels, 2, (2,), "made up", tokens=True)
+
+    def module():
+        return nn.Sequential(nn.Embedding(5, 4, sparse=True), nn.Flatten(), nn.Linear(8, 2))
+
+    with pytest.raises(InputError, match="the module must have dense gradients, got sparse ones; leave out sparse"):
+        TorchTrainer(data, module, optimiser=optimiser)
+
+
+@pytest.mark.parametrize("optimiser", [None, "adam"])
+def test_the_trial_leaves_no_traces(data, optimiser):
+    model = np.random.default_rng(0).normal(size=TorchTrainer(data, normed).num_parameters).astype(np.float32)
+    tried, again = (TorchTrainer(data, normed, optimiser=optimiser) for _ in range(2))
+    again._try()
+    first, second = (one.initial_model(np.random.default_rng(0)) for one in (tried, again))
+    np.testing.assert_array_equal(first, second)
+    assert tried.evaluate(model) == again.evaluate(model)
+    found, expected = (one.train(model[None], work_of(data, [1])) for one in (again, tried))
+    np.testing.assert_array_equal(found.update, expected.update)
+    np.testing.assert_array_equal(found.buffers, expected.buffers)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "", "meta"])
 def test_devices_that_torch_does_not_have_are_refused(data, device):
     if device.startswith("cuda") and torch.cuda.is_available():
         pytest.skip("it may be there")

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from fedtempo import simulate  # noqa: E402
 from fedtempo.checks import InputError  # noqa: E402
 from fedtempo.data.federation import FederatedData  # noqa: E402
+from fedtempo.data.shakespeare import NUM_TOKENS  # noqa: E402
 from fedtempo.learning.networks import MAKERS, CharacterLSTM, GroupNormCNN, network_of  # noqa: E402
 from fedtempo.simulator.problem import NETWORKS  # noqa: E402
 
@@ -47,7 +48,12 @@ def test_networks_have_the_sizes_that_are_stated():
         return sum(weight.numel() for weight in module.parameters())
 
     assert size(GroupNormCNN()) == 156_186
-    assert size(CharacterLSTM(55)) == 22_959
+    assert size(CharacterLSTM(NUM_TOKENS)) == 22_959
+    for network, stated in (
+        (GroupNormCNN, "156,186 parameters"),
+        (CharacterLSTM, f"22,959 parameters for the {NUM_TOKENS}"),
+    ):
+        assert stated in network.__doc__
     assert not list(GroupNormCNN().buffers()), "GroupNorm keeps no statistics"
     assert GroupNormCNN()(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
     assert CharacterLSTM(55)(torch.zeros(2, 80, dtype=torch.int64)).shape == (2, 55)

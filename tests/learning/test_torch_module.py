@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from fedtempo.checks import InputError
 from fedtempo.learning.torch_module import TorchTrainer
@@ -209,6 +209,30 @@ def test_modules_of_other_types_train_in_their_own(data, dtype):
     assert np.abs(still.update).max() < 1e-6, "an update is what training changed, not what rounding did at the start"
 
 
+@pytest.mark.usefixtures("without_onednn")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_losses_and_norms_of_modules_in_16_bits_are_not_rounded_to_16_bits(data, dtype):
+    """Where all outputs are 0 the loss is ln 10 for each sample."""
+    trainer, single = TorchTrainer(data, lambda: linear_module().to(dtype)), TorchTrainer(data, linear_module)
+    zeros = np.zeros(610, np.float32)
+    assert trainer.evaluate(zeros).loss == pytest.approx(np.log(10), rel=1e-6)
+    np.testing.assert_allclose(trainer.client_losses(zeros, np.arange(8)), np.log(10), rtol=1e-6)
+    work = work_of(data, np.arange(8), steps=1, clip_norm=1.0, decay=0.1, proximal=0.1)
+    found, expected = (one.train(zeros[None], work) for one in (trainer, single))
+    np.testing.assert_allclose(found.mean_loss, np.log(10), rtol=1e-6)
+    norms = found.mean_gradient_norm
+    np.testing.assert_allclose(norms, expected.mean_gradient_norm, rtol=5e-3)
+    assert (torch.from_numpy(norms).to(dtype).double().numpy() != norms).all(), "16 bits hold none of them"
+
+
+@pytest.mark.usefixtures("without_onednn")
+def test_labels_are_not_rounded_to_16_bits(data):
+    real = replace(data, labels=np.full((len(data.labels), 1), 1003.0), test_labels=data.test_labels[:, None] * 1.0,
+                   num_classes=0)  # fmt: skip
+    trainer = TorchTrainer(real, lambda: nn.Linear(60, 1).bfloat16(), loss=mse_loss)
+    assert trainer.evaluate(np.zeros(61, np.float32)).loss == pytest.approx(1003**2, rel=1e-6)
+
+
 def test_shared_parameters_stand_once_and_stay_shared(data):
     trainer = TorchTrainer(data, Tied)
     assert trainer.num_parameters == 60 * 60 + 60 + 60 + 610
@@ -286,3 +310,24 @@ def test_a_function_that_returns_one_module_again_and_again_is_refused(data):
     trainer = TorchTrainer(data, lambda: kept)
     with pytest.raises(InputError, match="make a new module in each call"):
         first_model(trainer)
+
+
+class Places(nn.Module):
+    """A module that keeps a table for later batches, as masks and positions are kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.table = nn.Linear(60, 10), None
+
+    def forward(self, inputs):
+        if self.table is None:
+            self.table = torch.linspace(0.5, 1.5, inputs.shape[1])
+        return self.last(inputs) * self.table[:10]
+
+
+def test_what_a_module_keeps_from_an_evaluation_serves_training(data):
+    trainer = TorchTrainer(data, Places)
+    model = first_model(trainer)
+    trainer.module.table = None
+    trainer.evaluate(model)
+    assert trainer.train(model[None], work_of(data, [1])).update.any()
