@@ -63,6 +63,35 @@ def check_module(module: object) -> None:
             )
 
 
+def check_evaluation(module: nn.Module, pair: torch.Tensor) -> None:
+    """Refuse a module whose outputs for a sample, in evaluation, depend on the samples beside it.
+
+    Each of two samples is put beside the other and beside itself. Batches of one sample might be special to a module,
+    and equal seeds and places give a random one equal noise; one whose noise comes from elsewhere is let through.
+    """
+
+    def outputs(places: list[int]) -> torch.Tensor:
+        torch.manual_seed(0)
+        return module(pair[places])
+
+    with torch.no_grad():
+        found, again, first, second = (outputs(places) for places in ([0, 1], [0, 1], [0, 0], [1, 1]))
+    if not isinstance(found, torch.Tensor) or found.shape[:1] != (2,):
+        return
+    if _alike(found, again) and not _alike(found, torch.stack([first[0], second[1]])):
+        raise InputError(
+            name="the module",
+            rule="give a sample the same outputs beside any others, since evaluations batch samples in their own way",
+            got="outputs that depend on the batch",
+            remedy="normalise by nn.BatchNorm1d or nn.GroupNorm, and look for dim=0 and for a missing batch_first=True",
+        )
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    one, other = one.float(), other.float()
+    return torch.allclose(one, other, rtol=0.0, atol=1e-3 * float(one.abs().max()), equal_nan=True)
+
+
 def check_gradients(gradients: list[torch.Tensor]) -> None:
     """Refuse gradients that have no entry for each parameter."""
     if any(one.layout != torch.strided for one in gradients):

@@ -13,7 +13,13 @@ from torch import nn
 from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.learning.flat_module import FlatModule
-from fedtempo.learning.module_errors import check_gradients, check_module, checked_device, one_sentence
+from fedtempo.learning.module_errors import (
+    check_evaluation,
+    check_gradients,
+    check_module,
+    checked_device,
+    one_sentence,
+)
 from fedtempo.learning.objective import Loss, Metric, Objective, precise
 from fedtempo.learning.optimisers import MakeOptimiser, Stepper, optimiser_of
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, LocalResult, LocalWork, Parameters
@@ -188,6 +194,7 @@ class TorchTrainer:
             if not torch.equal(inputs, self.inputs[rows]):
                 remedy = "leave out inplace=True in its first layer"
                 raise InputError("the module", "leave its inputs as they are", "other ones after it", remedy)
+            check_evaluation(self.module, inputs)
             check_gradients(self._gradients(self.objective.check(precise(self.module.train()(inputs)), labels)))
             if self.objective.own_metric is not None:  # on the first batch of evaluations, before a run begins
                 self.module.eval()

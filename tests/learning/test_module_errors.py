@@ -25,7 +25,7 @@ class Counting(nn.Module):
 
     def forward(self, inputs):
         self.seen += 1
-        if self.seen > 4:
+        if self.seen > 8:
             raise RuntimeError("out of\n patience")
         return self.last(inputs)
 
@@ -81,6 +81,70 @@ class Overlapping(nn.Module):
 def test_a_module_that_cannot_take_a_step_is_refused_before_a_run(data):
     with pytest.raises(InputError, match="the module must train on its batches, got RuntimeError: unsupported"):
         TorchTrainer(data, Overlapping)
+
+
+class Applying(nn.Module):
+    """A linear layer after some function of its inputs."""
+
+    def __init__(self, function, last=None):
+        super().__init__()
+        self.function, self.last = function, last or nn.Linear(60, 10)
+
+    def forward(self, inputs):
+        return self.last(self.function(inputs))
+
+
+ACROSS_SAMPLES = {
+    "statistics": lambda x: (x - x.mean(0)) / x.std(0),
+    "statistics with a small constant": lambda x: (x - x.mean(0)) / (x.std(0) + 1e-5),
+    "the largest": lambda x: x / x.abs().amax(0),
+    "softmax": lambda x: 10 * x.softmax(dim=0),
+    "one scale": lambda x: x / x.norm(),
+    "a running sum": lambda x: x.cumsum(0),
+}
+
+
+@pytest.mark.parametrize("function", ACROSS_SAMPLES.values(), ids=ACROSS_SAMPLES)
+def test_a_module_whose_evaluation_depends_on_how_samples_are_batched_is_refused(data, function):
+    with pytest.raises(InputError, match="the module must give a sample the same outputs beside any others, since"):
+        TorchTrainer(data, lambda: Applying(function))
+
+
+def test_attention_over_the_batch_is_refused(data):
+    """As it comes of leaving out batch_first=True."""
+
+    def module(batch_first):
+        attention = nn.TransformerEncoderLayer(6, 1, 8, batch_first=batch_first)
+        return nn.Sequential(nn.Unflatten(1, (10, 6)), attention, nn.Flatten(), nn.Linear(60, 10))
+
+    TorchTrainer(data, lambda: module(True))
+    with pytest.raises(InputError, match="the module must give a sample the same outputs"):
+        TorchTrainer(data, lambda: module(False))
+
+
+def alone_is_special(inputs):
+    if len(inputs) == 1:
+        raise ValueError("one sample")
+    return inputs
+
+
+def own_noise():
+    generator = torch.Generator().manual_seed(0)
+    return lambda x: x + torch.randn(x.shape, generator=generator)
+
+
+SAMPLE_BY_SAMPLE = {
+    "statistics of a sample": lambda x: (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True),
+    "noise": lambda x: x + torch.randn_like(x),
+    "noise of its own": own_noise(),
+    "samples alone are special": alone_is_special,
+    "samples alone are squeezed": lambda x: x.squeeze(),
+}
+
+
+@pytest.mark.parametrize("function", SAMPLE_BY_SAMPLE.values(), ids=SAMPLE_BY_SAMPLE)
+def test_a_module_that_takes_samples_one_by_one_is_accepted(data, function):
+    TorchTrainer(data, lambda: Applying(function))
 
 
 @pytest.mark.parametrize("optimiser", [None, "adam", "SparseAdam"])
