@@ -74,6 +74,11 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     raise AttributeError(f"module 'fedtempo' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """Return what completion offers: the public names, also those that are imported when first asked for."""
+    return [*__all__, "__version__"]
+
+
 __all__ = [
     "Allocation",
     "BetaOverAlphaEstimate",

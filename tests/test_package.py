@@ -20,6 +20,7 @@ def test_importing_the_package_needs_arrays_only():
 
 
 def test_every_public_name_is_there_and_says_what_it_is():
+    assert set(fedtempo.__all__) <= set(dir(fedtempo))
     for name in fedtempo.__all__:
         assert getattr(fedtempo, name).__doc__, name
 

@@ -81,7 +81,9 @@ def chosen(policies: PolicyChoices) -> tuple[dict[str, PolicyLike], dict[str, di
     options: dict[str, dict[str, object]] = {}
     for name, choice in _pairs(policies):
         policy, own = choice if isinstance(choice, tuple) else (choice, {})
-        if not isinstance(name, str) or not name.strip() or name in found:
+        if not isinstance(name, str) or not name.strip():
+            raise InputError("policies", "have text as names", repr(name))
+        if name in found:
             remedy = "give a dict from names to policies"
             raise InputError("policies", "have different names", repr(name), remedy)
         _check_policy(name, policy)

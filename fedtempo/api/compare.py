@@ -85,8 +85,8 @@ def compare(
     - ``target_loss``, ``target_accuracy``: what runs are to reach; one of them, or a target of the file, is needed.
     - ``time_limit`` (simulated seconds), ``max_rounds``: when a run ends at the latest; without either the file's
       limits hold, or 2,000 rounds.
-    - ``out``: a folder for the records. The same call then goes on with what has not ended; data, settings and names
-      are compared, functions are not: delete the folder when one has changed.
+    - ``out``: a folder for the records. The same call then goes on with what has not ended. Runs of other data, other
+      settings or other code are refused, or made anew beside them.
     - ``jobs``: runs side by side, one for each core if left out. ``progress``: whether to show how they get on; left
       out, in terminals and notebooks.
     - ``training``: settings such as ``cohort_size`` and ``step_size``, as for ``simulate``.

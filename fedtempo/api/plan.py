@@ -80,8 +80,8 @@ def plan(fleet: Fleet | Path | str, **settings: object) -> PlannedFleet:
     - ``settings``: ``cohort_size`` (K; left out, it is chosen too), ``max_cohort``, ``beta_over_alpha``, ``floor``,
       ``link``, ``duplicates``, ``rounds_weighted``, ``weighted_cohort``, ``draws``, ``seed``: as for ``fedtempo plan``.
     """
-    checked = decode(PlanSettings, settings)
     if not isinstance(fleet, (Fleet, str, Path)):
         rule = "be a Fleet, or the path of its CSV file"
         raise InputError(name="fleet", rule=rule, got=type(fleet).__name__)
-    return PlannedFleet(plan_fleet(fleet if isinstance(fleet, Fleet) else read_fleet(fleet), checked))
+    read = fleet if isinstance(fleet, Fleet) else read_fleet(fleet)
+    return PlannedFleet(plan_fleet(read, decode(PlanSettings, settings)))

@@ -19,9 +19,11 @@ from fedtempo.experiments.running.results import code_of
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.problem import Problem
 from fedtempo.tables.document import Document, Picture
+from fedtempo.tables.frame import frame_of
 from fedtempo.tables.table import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -43,6 +45,18 @@ class Ranked(Result):
     def table(self) -> Table:
         """Return one line for each policy, the best first."""
         return self.ranking.table()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row for each run at its policy's best settings."""
+        rows = []
+        for policy in self.order:
+            for standing in self.ranking.standings[policy]:
+                times = standing.times
+                columns = {"seed": times.seeds, "reached": times.reached.tolist()}
+                columns |= {"seconds": times.seconds.tolist(), "of_them_pilots": times.pilots.tolist()}
+                runs = zip(*columns.values(), strict=True)
+                rows += [{"policy": policy, **dict(zip(columns, run, strict=True)), **standing.choice} for run in runs]
+        return frame_of(rows)
 
     def document(self) -> Document:
         """Return a page: how it was made, the table, and which settings lie at an edge."""

@@ -14,9 +14,11 @@ from fedtempo.experiments.ranking.candidates import FIRST_SEED, SearchSpace, Tri
 from fedtempo.experiments.ranking.tuning_figure import tuning_figure
 from fedtempo.simulator.problem import Problem
 from fedtempo.tables.document import Document
+from fedtempo.tables.frame import frame_of
 from fedtempo.tables.table import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -43,6 +45,10 @@ class Tuned(Result):
     def table(self) -> Table:
         """Return what each choice of settings took, the best of each policy marked."""
         return self.tuning.table()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return one row for each run, with the settings that were tried."""
+        return frame_of(self.tuning.outcomes())
 
     def document(self) -> Document:
         """Return a page: what was tuned, what each choice took, and which best settings lie at an edge."""

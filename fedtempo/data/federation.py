@@ -101,8 +101,8 @@ class FederatedData:
         - ``labels_are``: "values" keeps whole numbers as the real numbers that they are, as regression wants them;
           "classes" refuses labels that are none. Left out, their type decides.
         - ``clients``: how many. Where ``split`` gives the samples of each, it may be left out.
-        - ``split``: "dirichlet", "classes", "iid" or "quantity"; or a list with the rows of each client; or an array
-          with the owner of each sample.
+        - ``split``: "dirichlet", "classes", "iid" or "quantity"; or a list or dict with the rows of each client, by
+          number or as masks; or an array with the owner of each sample.
         - ``concentration``: of dirichlet, for each class, and of quantity, for the sizes. ``classes``: of one client,
           at least and at most, in the split "classes".
         - ``seed``: of the split and of the test samples.

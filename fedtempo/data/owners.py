@@ -1,6 +1,6 @@
 """Splits that are given: the rows of each client, or the owner of each sample."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,9 +13,11 @@ NOBODY = -1
 def given_owners(split: object, size: int, clients: int | None) -> Integers:
     """Return the client of each sample, NOBODY where none has it; each client has at least one.
 
-    ``split``: a list with the rows of each client, or an array with the owner of each sample. ``clients``: how many
-    there must be, if it is known.
+    ``split``: a list, or a dict, with the rows of each client as numbers or as a mask; or an array with the owner of
+    each sample. ``clients``: how many there must be, if it is known.
     """
+    if isinstance(split, Mapping):
+        return _of_rows(list(split.values()), size, clients)
     if _is_list_of_rows(split):
         return _of_rows(list(split), size, clients)  # type: ignore[call-overload]
     owner = owner_numbers("split", split, size)
@@ -42,6 +44,8 @@ def _of_rows(rows: list[object], size: int, clients: int | None) -> Integers:
     owner: Integers = np.full(size, NOBODY, dtype=np.int64)
     for client, given in enumerate(rows):
         own = plain_array("split", given)
+        if own.dtype.kind == "b" and own.shape == (size,):
+            own = np.flatnonzero(own)
         if own.size == 0:
             _refuse_empty(client)
         if own.ndim != 1 or own.dtype.kind not in "iu":

@@ -28,6 +28,10 @@ def test_each_policy_is_tuned(problem, tmp_path):
     found.report(tmp_path / "tuned.html")
     assert "At the edge" in (tmp_path / "tuned.html").read_text()
     assert {run.seed for trial in found.trials for run in trial.runs} == {1000}
+    frame = found.to_pandas()
+    assert frame.groupby("policy")["best"].sum().to_dict() == {"weighted": 1, "by_share": 1}
+    assert frame[frame["best"]]["step_size"].tolist() == [0.05, 0.05]
+    assert frame["time_with_pilots"].dtype == float
 
 
 def test_policies_are_ranked_at_their_best(problem, tmp_path):
@@ -37,6 +41,9 @@ def test_policies_are_ranked_at_their_best(problem, tmp_path):
     assert set(found.order) == {"good", "tempo"}
     assert "each seed" in str(found)
     assert "step_size 0.05" in str(found)
+    frame = found.to_pandas()
+    assert frame.groupby("policy")["seed"].agg(list).to_dict() == {"good": [0, 1, 2], "tempo": [0, 1, 2]}
+    assert frame["seconds"].dtype == float
     found.plot().savefig(tmp_path / "ranked.png")
     found.report(tmp_path / "ranked.html")
     assert "3 seeds" in (tmp_path / "ranked.html").read_text()
@@ -68,6 +75,8 @@ def test_a_fleet_is_planned(problem, tmp_path):
     assert fedtempo.read_fleet(tmp_path / "plan.csv").data_share == pytest.approx(problem.fleet.data_share)
     with pytest.raises(InputError, match="did you mean 'cohort_size'"):
         fedtempo.plan(problem.fleet, cohort_sise=3)
+    with pytest.raises(InputError, match="fleet must be a Fleet, or the path of its CSV file, got NoneType"):
+        fedtempo.plan(None)
 
 
 @pytest.mark.parametrize("policy", BUILT_IN)

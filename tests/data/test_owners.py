@@ -16,6 +16,9 @@ def test_rows_and_owners_say_the_same(drawn):
     np.testing.assert_array_equal(given_owners(owner, owner.size, None), owner)
     np.testing.assert_array_equal(given_owners(rows, owner.size, len(rows)), owner)
     np.testing.assert_array_equal(given_owners([list(one) for one in rows], owner.size, None), owner)
+    np.testing.assert_array_equal(given_owners(dict(enumerate(rows)), owner.size, None), owner)
+    masks = {f"client {client}": owner == client for client in range(len(rows))}
+    np.testing.assert_array_equal(given_owners(masks, owner.size, None), owner)
 
 
 def test_samples_may_belong_to_nobody():
@@ -36,6 +39,8 @@ def test_owners_may_be_names():
         ([[0, 1], [2, 1]], None, "split must give each sample once, got sample 1 for clients 0 and 1"),
         ([[0, 0], [2]], None, "split must give each sample once, got sample 0 twice for client 0"),
         ([[0, 1], [2]], 3, "split must have rows for each of the 3 clients, got 2 lists"),
+        ({"a": [True] * 4, "b": [False] * 4}, None, "got none for client 1"),
+        ([[True, False], [False, True]], None, "split must hold the numbers of rows, got bool"),
         ([[0.0], [1.0]], None, "split must hold the numbers of rows, got float64"),
         ([0, 1, 3, 3], None, "got none for client 2"),
         ([0, 0, 1, 1], 3, "got none for client 2"),

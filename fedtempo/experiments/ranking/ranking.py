@@ -13,7 +13,7 @@ from fedtempo.experiments.ranking.standings import RankedRun, Standing, Standing
 from fedtempo.policies.registry import traits
 from fedtempo.tables.document import Document, Heading, Items, Picture
 from fedtempo.tables.prose import Code, Hyperlink, Paragraph
-from fedtempo.tables.table import EMPTY, Cell, Table, as_cell
+from fedtempo.tables.table import EMPTY, Cell, Column, Table, as_cell
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -58,7 +58,7 @@ class Ranking:
 
     def table(self) -> Table:
         """Return one line for each policy, the best first; every draw is shown."""
-        headings = [
+        headings: list[str | Column] = [
             "policy",
             "seconds",
             f"to {self.reference}",
@@ -66,7 +66,7 @@ class Ranking:
             "range",
             f"each {self.over}",
             "missed",
-            "settings",
+            Column("settings", align="left"),
         ]
         return Table.from_rows(headings, map(self._row, self.order))
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from fedtempo.experiments.comparing import cells
 from fedtempo.experiments.comparing.amounts import limits_in_words
 from fedtempo.experiments.comparing.compare import target_of
-from fedtempo.experiments.comparing.statistics import Target
+from fedtempo.experiments.comparing.statistics import Target, outcomes
 from fedtempo.experiments.ranking.candidates import Edge, SearchSpace, Trial, best_of, candidates, edges_of, try_out
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
@@ -42,9 +42,19 @@ class Tuning:
             f"seconds to {self.target}, with pilots": [
                 cells.seconds(trial.times(self.target, everything)) for trial in self.trials
             ],
-            "": ["best" if self.best[trial.policy] is trial else "" for trial in self.trials],
+            Column("chosen", align="left"): [
+                "best" if self.best[trial.policy] is trial else "" for trial in self.trials
+            ],
         }
         return Table.from_columns(columns)
+
+    def outcomes(self) -> list[dict[str, object]]:
+        """Return what each run took, with the settings that were tried."""
+        return [
+            {**asdict(outcome), **trial.choice, "best": self.best[trial.policy] is trial}
+            for trial in self.trials
+            for outcome in outcomes(trial.runs, self.target, trial.candidate.runs[0].experiment.stop.max_time)
+        ]
 
     def settings(self) -> str:
         """Return the lines that make the choice part of a configuration."""
