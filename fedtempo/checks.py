@@ -13,6 +13,22 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
+EXTRAS = {  # that bring packages, by the names of these, also those that they are imported by
+    "PIL": "report",
+    "cvxpy": "cvx",
+    "datasets": "datasets",
+    "flwr": "flower",
+    "flwr-datasets": "datasets",
+    "flwr_datasets": "datasets",
+    "jinja2": "report",
+    "matplotlib": "report",
+    "pandas": "report",
+    "pillow": "report",
+    "plotly": "report",
+    "pyarrow": "report",
+    "ray": "ray",
+    "torch": "torch",
+}
 SETTING = re.compile(r"\{([a-z][a-z0-9_]*)\}")  # the name of a setting in a rule or a remedy
 
 
@@ -61,14 +77,19 @@ class InputError(ValueError):
 class MissingDependencyError(InputError):
     """An optional package that the caller asked for is not installed."""
 
-    def __init__(self, package: str, extra: str, purpose: str, *, places: tuple[str, ...] = ()) -> None:
+    def __init__(self, package: str, purpose: str, *, places: tuple[str, ...] = ()) -> None:
         """Say which extra brings the package."""
-        remedy = f"run: pip install 'fedtempo[{extra}]'"
-        super().__init__(purpose, f"have {package} installed", remedy=remedy, places=places)
-        self.package, self.args = package, (package, extra, purpose)
+        super().__init__(purpose, f"have {package} installed", remedy=how_to_install(package), places=places)
+        self.package, self.args = package, (package, purpose)
 
     def _rule(self, spell: Callable[[str], str]) -> str:
         return f"{spell(self.name)} needs {self.package}, which is not installed"
+
+
+def how_to_install(package: str) -> str:
+    """Return a remedy that names the extra which brings a package, "" where none does."""
+    extra = EXTRAS.get(package)
+    return f"run: pip install 'fedtempo[{extra}]'" if extra else ""
 
 
 def _again(kind: type[InputError], arguments: tuple[Any, ...], places: tuple[str, ...]) -> InputError:

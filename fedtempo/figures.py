@@ -20,7 +20,7 @@ def check_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise MissingDependencyError("matplotlib", "report", "a figure") from None
+        raise MissingDependencyError("matplotlib", "a figure") from None
 
 
 def new_figure(width: float, height: float, layout: "LayoutEngine | None" = None) -> "Figure":

@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from fedtempo.checks import InputError, near_miss
+from fedtempo.checks import InputError, how_to_install, near_miss
 
 PYTHON = ".py"
+RAISED = (Exception, SystemExit)  # by somebody's own code: an exit() there must not end the process without a word
 LONGEST = 160  # characters of what somebody's own code raised
 BEGUN = time.time()
 KEPT = ("fedtempo", "__main__")  # never run again: the classes of this package, and somebody's whole script
@@ -104,9 +105,10 @@ def load_reference(setting: str, reference: str) -> object:
         except ModuleNotFoundError as error:
             if error.name is not None and f"{module}.".startswith(f"{error.name}."):
                 rule = "name a module here, beside the configuration, or installed"
-                raise InputError(setting, rule, f"{reference!r} and no module {error.name}") from None
+                got = f"{reference!r} and no module {error.name}"
+                raise InputError(setting, rule, got, how_to_mend(error)) from None
             raise _unusable(setting, reference, error) from error
-        except Exception as error:
+        except RAISED as error:
             raise _unusable(setting, reference, error) from error
     if not hasattr(found, name):
         public = [one for one in vars(found) if not one.startswith("_")]
@@ -218,12 +220,17 @@ def _execute(module: ModuleType, path: Path) -> None:
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
 
 
-def _unusable(setting: str, reference: str, error: Exception) -> InputError:
-    module = _short(reference.rpartition(":")[0])
-    return InputError(setting, "name a module that can be imported", f"{in_short(error)} in {module}")
+def _unusable(setting: str, reference: str, error: BaseException) -> InputError:
+    got = f"{in_short(error)} in {_short(reference.rpartition(':')[0])}"
+    return InputError(setting, "name a module that can be imported", got, how_to_mend(error))
 
 
-def in_short(error: Exception) -> str:
+def how_to_mend(error: BaseException) -> str:
+    """Return a remedy for what somebody's own code raised: for a missing package that an extra brings, that extra."""
+    return how_to_install(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+
+
+def in_short(error: BaseException) -> str:
     """Return an error that somebody's own code raised, in a few words on one line."""
     words = " ".join(str(error).split())
     said = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"

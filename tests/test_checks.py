@@ -75,8 +75,8 @@ ERRORS = [
     InputError("seed", "be 0"),
     InputError("seed", "be 0", 1, "leave it out").within("a.toml").within("study"),
     NoFilesError("EMNIST", "be on this machine", "no files").within("data"),
-    MissingDependencyError("torch", "torch", "this model"),
-    MissingDependencyError("torch", "torch", "this model").within("a.toml"),
+    MissingDependencyError("torch", "this model"),
+    MissingDependencyError("torch", "this model").within("a.toml"),
 ]
 
 
@@ -90,7 +90,7 @@ def test_errors_pass_from_one_process_to_another(error):
 
 
 def test_a_missing_package_is_named_with_what_brings_it():
-    error = MissingDependencyError("flwr", "flower", "flower_run")
+    error = MissingDependencyError("flwr", "flower_run")
     assert str(error).startswith("flower_run needs flwr, which is not installed; ")
     assert error.sentence(as_option).startswith("--flower-run needs flwr")
     assert "pip install 'fedtempo[flower]'" in error.remedy

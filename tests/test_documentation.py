@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 
 from fedtempo.cli import main
+from support.pages import fenced
 from support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-def fenced(page: Path, language: str) -> list[str]:
-    """Return a page's fenced blocks in a language, in order."""
-    found = re.findall(r"^```(.*)\n((?:.*\n)*?)```$", page.read_text(), re.MULTILINE)
-    return [text for given, text in found if given == language]
 
 
 def blocks(language: str) -> list:

@@ -148,13 +148,29 @@ def test_other_modules_are_where_python_looks(folder):
             "kind must name a module that can be imported, got ZeroDivisionError: division by zero in wrong.py",
         ),
         ("syntax:value", "got SyntaxError: .* in syntax.py"),
-        ("lacking:value", "got ModuleNotFoundError: No module named 'not_there' in lacking.py"),
+        ("lacking:value", "got ModuleNotFoundError: No module named 'not_there' in lacking.py$"),
+        ("ending:value", "got SystemExit: 3 in ending.py$"),
+        ("silent:value", "got SystemExit in silent.py$"),
     ],
 )
 def test_what_cannot_be_had_gets_one_sentence(folder, reference, said):
     (folder / "wrong.py").write_text("1 / 0\n")
     (folder / "syntax.py").write_text("def f(:\n")
     (folder / "lacking.py").write_text("import not_there\n")
+    (folder / "ending.py").write_text("raise SystemExit(3)\n")
+    (folder / "silent.py").write_text("import sys\nsys.exit()\n")
     with pytest.raises(InputError, match=said) as caught:
         load_reference("kind", located(reference, [folder]))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("torch", "torch"), ("pandas", "report"), ("pyarrow", "report"), ("datasets", "datasets")]
+)
+def test_a_missing_package_that_an_extra_brings_is_named_with_it(folder, monkeypatch, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    (folder / "own.py").write_text(f"from {package} import something\n")
+    for reference in (located("own:value", [folder]), f"{package}:value"):
+        with pytest.raises(InputError) as caught:
+            load_reference("kind", reference)
+        assert str(caught.value).endswith(f"; run: pip install 'fedtempo[{extra}]'")

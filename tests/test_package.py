@@ -1,11 +1,13 @@
 """The package as a whole: what importing it costs, and what it offers."""
 
+import re
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
 
 import fedtempo
+from fedtempo.checks import EXTRAS
 from support.paths import ROOT
 
 
@@ -35,3 +37,11 @@ def test_all_brings_every_extra_but_dev():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = extras["all"][0].removeprefix("fedtempo[").removesuffix("]").split(",")
     assert sorted(named) == sorted(set(extras) - {"all", "dev"})
+
+
+def test_errors_name_the_extra_of_every_package_that_one_brings():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra in set(extras) - {"all", "dev", "flower-simulation"}:  # the last is flower with more
+        for requirement in extras[extra]:
+            assert EXTRAS[re.match(r"[\w-]+", requirement)[0]] == extra
+    assert set(EXTRAS.values()) <= set(extras)

@@ -94,7 +94,7 @@ def simulate(
     }  # fmt: skip
     if isinstance(data, Problem):
         problem = data
-        usual = {"model": model == "softmax", "device": device == "cpu", "total_bandwidth": total_bandwidth == 1.0}
+        usual = {"model": model == "softmax", "device": str(device) == "cpu", "total_bandwidth": total_bandwidth == 1.0}
         over = [name for name, value in given.items() if value is not None]
         if over := over + [name for name, is_usual in usual.items() if not is_usual]:
             raise InputError(name=over[0], rule="not be given beside a Problem, which has its own", got="both")

@@ -51,7 +51,7 @@ def run_on_testbed(
 
     Example: fedtempo testbed --nodes 3 --rounds 3 --cohort-size 2
     """
-    check_installed("flwr", "flower", "testbed")
+    check_installed("flwr", "testbed")
     from fedtempo.experiments.settings.assignments import parse_assignments
     from fedtempo.flower.testbed.request import TestbedRequest
     from fedtempo.flower.testbed.running import run_testbed
@@ -106,7 +106,7 @@ def credentials(
 
     Example: fedtempo credentials keys --nodes 10 --host server.example.org
     """
-    check_installed("flwr", "flower", "credentials")
+    check_installed("flwr", "credentials")
     from fedtempo.flower.credentials import make_credentials
 
     made = make_credentials(folder, nodes, hosts=host, valid_days=days)
@@ -126,7 +126,7 @@ def link(
 
     Example: fedtempo link --superlink 127.0.0.1:9092 --rates 4,2.5,8 --token link.token
     """
-    check_installed("flwr", "flower", "link")
+    check_installed("flwr", "link")
     from fedtempo.flower.link.serving import LinkRequest, serve_link
 
     request = LinkRequest(

@@ -140,7 +140,7 @@ def check_folders(*folders: Path) -> None:
             raise InputError(name=folder, rule="be a folder", got="a file", remedy="choose another name")
 
 
-def check_installed(package: str, extra: str, purpose: str) -> None:
+def check_installed(package: str, purpose: str) -> None:
     """Raise if an optional package is missing, before any work is done."""
     if find_spec(package) is None:
-        raise MissingDependencyError(package, extra, purpose)
+        raise MissingDependencyError(package, purpose)

@@ -40,7 +40,7 @@ def report(
 def check_report() -> None:
     """Raise if there is nothing to make a report with, before any work is done."""
     for package in ("plotly", "jinja2"):
-        check_installed(package, "report", "a report")
+        check_installed(package, "a report")
 
 
 def report_on(runs: "list[Run]", path: Path, target: "Target | None") -> None:

@@ -47,9 +47,9 @@ def split(
     check_ending("output", output, (*PICTURES, *HTML))
     check_ending("json_file", json_file, JSON)
     if output is not None:
-        check_installed("matplotlib", "report", "a picture")
+        check_installed("matplotlib", "a picture")
         if output.suffix.lower() in HTML:
-            check_installed("jinja2", "report", "a page")
+            check_installed("jinja2", "a page")
     experiment = load_experiment(config, preset, assignments=parse_assignments(assignments or ()))
     with run_notices():
         warn_first(experiment, [])

@@ -112,7 +112,7 @@ def reproduce(
     from fedtempo.experiments.settings.assignments import parse_assignments
 
     verb.parts_of(what)
-    check_installed("matplotlib", "report", "reproduce")
+    check_installed("matplotlib", "reproduce")
     check_folders(records, output)
     request = verb.ReproductionRequest(
         what=what,
@@ -152,7 +152,7 @@ def leaderboard(
     from fedtempo.experiments.ranking import leaderboard as verb
     from fedtempo.experiments.settings.assignments import parse_assignments
 
-    check_installed("matplotlib", "report", "leaderboard")
+    check_installed("matplotlib", "leaderboard")
     check_folders(records, output)
     request = verb.LeaderboardRequest(
         setups=words(setups),

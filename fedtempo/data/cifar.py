@@ -226,7 +226,7 @@ def _lines_of_pixels(png: bytes) -> Bytes:
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise MissingDependencyError("pillow", "report", "CIFAR-10 from npm") from None
+        raise MissingDependencyError("pillow", "CIFAR-10 from npm") from None
     with Image.open(io.BytesIO(png)) as picture:
         pixels = np.asarray(picture)
     if pixels.ndim != 3 or pixels.shape[1:] != (32 * 32, 3):

@@ -113,7 +113,7 @@ def _from_disk(path: Path) -> object:
     try:
         from datasets import load_from_disk
     except ModuleNotFoundError:
-        raise MissingDependencyError("flwr-datasets", "datasets", "a Hugging Face data set") from None
+        raise MissingDependencyError("flwr-datasets", "a Hugging Face data set") from None
     try:
         return load_from_disk(str(path))
     except (FileNotFoundError, NotADirectoryError):

@@ -38,7 +38,7 @@ def read_parquet(path: Path | str, columns: Columns) -> ArrayFile:
         import pyarrow
         from pyarrow import parquet
     except ModuleNotFoundError:
-        raise MissingDependencyError("pyarrow", "report", "a Parquet file") from None
+        raise MissingDependencyError("pyarrow", "a Parquet file") from None
     path = Path(path)
     with read_errors(path, "a Parquet file"):
         if not path.exists():

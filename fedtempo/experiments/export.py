@@ -33,7 +33,7 @@ def read_runs(folders: Path | str | Sequence[Path | str], kind: Kind = "rounds")
     try:
         import pandas as pd
     except ImportError:
-        raise MissingDependencyError("pandas", "report", "a data frame") from None
+        raise MissingDependencyError("pandas", "a data frame") from None
     check_choice("kind", kind, get_args(Kind))
     several = [folders] if isinstance(folders, Path | str) else folders
     runs = [read_run(path) for path in find_runs([Path(folder) for folder in several])]
@@ -118,7 +118,7 @@ def _write_parquet(rows: Sequence[Row], path: Path) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise MissingDependencyError("pyarrow", "report", "Parquet") from None
+        raise MissingDependencyError("pyarrow", "Parquet") from None
     hints = get_type_hints(RoundRecord) | {"seed": int}
     schema = pyarrow.schema([(name, _arrow_type(hints.get(name, str))) for name in _round_columns()])
     with whole_file(path, "wb") as stream:

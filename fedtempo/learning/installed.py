@@ -10,5 +10,5 @@ def torch_networks(purpose: str) -> ModuleType:
     try:
         from fedtempo.learning import networks
     except ModuleNotFoundError:
-        raise MissingDependencyError("torch", "torch", purpose) from None
+        raise MissingDependencyError("torch", purpose) from None
     return networks

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fedtempo.checks import InputError
-from fedtempo.own_code import in_short
+from fedtempo.own_code import how_to_mend, in_short
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 
 
@@ -106,4 +106,4 @@ def _said_of(policy: UserPolicy, rule: str) -> Iterator[None]:
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         got = f"{in_short(error)} in {Path(place.filename).name}, line {place.lineno}"
-        raise InputError(f"policy {type(policy).__name__}", rule, got) from error
+        raise InputError(f"policy {type(policy).__name__}", rule, got, how_to_mend(error)) from error

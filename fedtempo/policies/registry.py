@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.own_code import is_reference, load_reference, located, source_files
+from fedtempo.own_code import how_to_mend, is_reference, load_reference, located, source_files
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.entry import Entry
 from fedtempo.policies.fixed import FixedSampling, Sampler
@@ -74,7 +74,10 @@ def _installed(point: EntryPoint, setting: PolicySetting) -> Policy:
         policy = point.load()
     except Exception as error:
         raise InputError(
-            name=f"policy {point.name!r}", rule=f"be importable from {point.value}", got=repr(error)
+            name=f"policy {point.name!r}",
+            rule=f"be importable from {point.value}",
+            got=repr(error),
+            remedy=how_to_mend(error),
         ) from error
     return make(policy, setting)
 
@@ -85,7 +88,8 @@ def _sampled(sampler: Sampler, setting: PolicySetting) -> Vector:
         return sampler(setting.fleet)
     except Exception as error:
         name = getattr(sampler, "__name__", "a sampler")
-        raise InputError(name=name, rule="return a probability for each client", got=repr(error)) from error
+        rule = "return a probability for each client"
+        raise InputError(name=name, rule=rule, got=repr(error), remedy=how_to_mend(error)) from error
 
 
 def make(policy: PolicyLike, setting: PolicySetting) -> Policy:

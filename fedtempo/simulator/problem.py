@@ -250,6 +250,6 @@ def make_trainer(
         from fedtempo.learning.networks import network_of
         from fedtempo.learning.torch_module import TorchTrainer
     except ModuleNotFoundError:
-        raise MissingDependencyError("torch", "torch", "this model") from None
+        raise MissingDependencyError("torch", "this model") from None
     make = model if callable(model) else network_of(str(model), data)
     return TorchTrainer(data, make, device=device, **own)  # type: ignore[arg-type]

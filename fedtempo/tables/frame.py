@@ -22,5 +22,5 @@ def frame_of(rows: Sequence[Mapping[str, object]] | Sequence[Sequence[object]]) 
     try:
         import pandas as pd
     except ImportError:
-        raise MissingDependencyError("pandas", "report", "a data frame") from None
+        raise MissingDependencyError("pandas", "a data frame") from None
     return pd.DataFrame(rows)

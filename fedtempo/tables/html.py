@@ -19,7 +19,7 @@ def environment() -> "Environment":
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise MissingDependencyError("jinja2", "report", "HTML") from None
+        raise MissingDependencyError("jinja2", "HTML") from None
     made = Environment(
         loader=FunctionLoader(_source),
         autoescape=True,

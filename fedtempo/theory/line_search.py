@@ -19,7 +19,7 @@ def line_search_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: flo
     try:
         import cvxpy
     except ImportError:
-        raise MissingDependencyError("cvxpy", "cvx", "the paper's line search") from None
+        raise MissingDependencyError("cvxpy", "the paper's line search") from None
     ratio = check_nonnegative("beta_over_alpha", beta_over_alpha)
     cost, importance = round_cost(fleet, cohort_size=cohort_size), fleet.importance
     importance /= importance.sum()

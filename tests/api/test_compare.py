@@ -52,6 +52,22 @@ def test_policies_of_all_kinds_are_compared(problem):
     assert str(found) == str(found.table())
 
 
+def test_a_list_may_hold_pairs_of_policies_and_their_options(problem):
+    listed = fedtempo.compare(problem, [("tempo", {"memory": False}), "weighted"], seeds=1, **SHORT)
+    named = fedtempo.compare(problem, {"tempo": ("tempo", {"memory": False}), "weighted": "weighted"}, seeds=1, **SHORT)
+    assert [(run.policy, run.records) for run in listed.runs] == [(run.policy, run.records) for run in named.runs]
+    assert listed.runs[0].header.config["policy"] == {"tempo": {"memory": False}}
+    usual = fedtempo.compare(problem, "tempo", seeds=1, **SHORT)
+    assert usual.runs[0].records != listed.runs[0].records
+
+
+def test_folders_have_safe_names_whatever_a_policy_is_called(problem, tmp_path):
+    found = fedtempo.compare(problem, {"../a:b *?": favourites}, seeds=1, out=tmp_path / "out", **SHORT)
+    (folder,) = (tmp_path / "out").iterdir()
+    assert folder.name.startswith(".._a_b___-seed0-")
+    assert [run.policy for run in found.runs] == ["../a:b *?"]
+
+
 def test_a_comparison_is_drawn_and_written_as_a_page(problem, tmp_path):
     found = fedtempo.compare(problem, ["weighted", favourites], seeds=2, **SHORT)
     found.plot().savefig(tmp_path / "curves.png")
@@ -109,6 +125,15 @@ def test_a_file_gives_the_same_records_in_python_as_on_the_command_line(aimed, t
     (python,) = (tmp_path / "python").rglob(RECORDS)
     assert shell.read_bytes() == python.read_bytes()
     assert shell.parent.name == python.parent.name
+
+
+def test_training_that_a_call_names_goes_over_what_policies_have_in_the_file(aimed):
+    def first_steps(**training):
+        runs = fedtempo.compare(aimed, ["uniform", "weighted"], seeds=1, jobs=1, **training).runs
+        return [run.records[0].step_size[0] for run in runs]
+
+    assert first_steps() == [0.1, 0.05]
+    assert first_steps(step_size=0.02) == [0.02, 0.02]
 
 
 def test_a_problem_from_a_file_trains_as_the_file_does(aimed):
@@ -198,6 +223,8 @@ def test_killed_half_way_and_started_again_it_ends_with_the_same_bytes(script, t
         ({"preset": "best"}, "a Problem has none"),
         ({"jobs": "2"}, "jobs must be"),
         ({"seeds": 2.0}, "seeds must be"),
+        ({"target_accuracy": 70}, "target_accuracy must lie between 0 and 1 without a metric of your own, got 70"),
+        ({"policies": [("tempo", {"memmory": True})]}, "did you mean 'memory'"),
     ],
 )
 def test_bad_arguments_get_one_sentence(problem, tmp_path, change, sentence):

@@ -89,6 +89,17 @@ def test_the_trained_model_comes_back(arrays, tmp_path):
         assert right == pytest.approx(run.summary.accuracy)
 
 
+def test_a_device_may_be_one_of_torch(arrays):
+    data, times = FederatedData.from_arrays(*arrays, clients=6), {"compute_time": 2.0, "upload_time": 0.5}
+    asked = {"max_rounds": 3, **TRAINING}
+    usual = fedtempo.simulate(data, model=network, device="cpu", **times, **asked)
+    cpu = torch.device("cpu")
+    problem = Problem(data, network, device=cpu, **times)
+    assert problem.description == Problem(data, network, **times).description
+    assert fedtempo.simulate(problem, device=cpu, **asked).records == usual.records
+    assert fedtempo.simulate(data, model=network, device=cpu, **times, **asked).records == usual.records
+
+
 def negative_error(outputs, labels):
     return -(outputs - labels).abs().mean()
 

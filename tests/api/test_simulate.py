@@ -83,6 +83,10 @@ def test_bad_arguments_of_simulate_get_one_sentence(data, times):
         ({"policy": "statistical", "options": {"losses": [1.0], "floor": 0.5}}, "'floor'"),
         ({"policy": lambda fleet: fleet.data_share, "options": {"a": 1}}, "options"),
         ({"server_momentum": 1.0}, "below 1"),
+        ({"target_accuracy": 70}, "target_accuracy must lie between 0 and 1 without a metric of your own, got 70"),
+        ({"callbacks": print}, "callbacks must be a list of functions, got <built-in function print>"),
+        ({"callbacks": [print, 3]}, "callbacks must be a list of functions"),
+        ({"callbacks": None}, "callbacks must be a list of functions, got None"),
     ):
         with pytest.raises(InputError, match=said):
             run(data, times, **more)
@@ -93,6 +97,23 @@ def test_bad_arguments_of_simulate_get_one_sentence(data, times):
     with pytest.raises(InputError, match="compute_time and upload_time"):
         simulate(data, max_rounds=1, cohort_size=2)
     assert repr(run(data, times, rounds=1)).startswith("RunResult(end=max_rounds, rounds=1")
+
+
+def test_callbacks_get_the_record_of_each_round(data, times, tmp_path):
+    first, second = [], []
+    for more in ({}, {"out": tmp_path / "out"}):
+        found = run(data, times, rounds=4, callbacks=[first.append, second.append], **more)
+        assert first == second == found.records
+        first.clear()
+        second.clear()
+
+
+def test_what_a_callback_raises_ends_the_run(data, times):
+    def stop(record):
+        raise RuntimeError(f"after round {record.round}")
+
+    with pytest.raises(RuntimeError, match="after round 0"):
+        run(data, times, rounds=4, callbacks=[stop])
 
 
 ONE_THREAD = """

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from fedtempo.engine.run_folder import CHECKPOINT, LOCK
 from fedtempo.experiments.running.problem import load_data
 from fedtempo.experiments.settings.config_file import load_experiment
 from support.paths import ROOT
-from support.runs import SMALL, command
+from support.runs import SMALL, command, stopped_run
 
 
 def test_a_run_writes_a_header_its_rounds_and_a_summary(config, tmp_path, capsys):
@@ -47,6 +48,20 @@ def test_a_finished_run_is_not_run_again_and_another_is_refused(config, tmp_path
     assert (tmp_path / "out" / RECORDS).stat().st_mtime_ns == before
     assert command(*arguments, "--seed", 1) == 2
     assert "got another run's records" in capsys.readouterr().err
+
+
+def test_a_stopped_run_is_not_gone_on_with_by_another_policy_of_the_same_name(config, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    own, run = tmp_path / "mine.py", ["run", config, "--policy", "mine:sampler", "-o", tmp_path / "out"]
+    own.write_text("def sampler(fleet):\n    return fleet.data_share\n")
+    stopped_run(config, tmp_path / "out", policy="mine:sampler")
+    begun = (tmp_path / "out" / RECORDS).read_bytes()
+    own.write_text("def sampler(fleet):\n    return fleet.data_share**2 / sum(fleet.data_share**2)\n")
+    assert command(*run) == 2
+    assert "got another run's records (config.policy.code: " in capsys.readouterr().err
+    assert (tmp_path / "out" / RECORDS).read_bytes() == begun
+    own.write_text("def sampler(fleet):\n    return fleet.data_share\n")
+    assert command(*run) == 0
 
 
 def test_a_diverging_run_fails_and_keeps_its_records(config, tmp_path, capsys):
@@ -108,6 +123,10 @@ def test_other_bad_input_gets_one_sentence_and_code_2(config, tmp_path, capsys):
         (["estimate", tmp_path / "none", "-o", tmp_path / "x.csv"], "no such folder"),
         (["estimate", tmp_path, "-o", tmp_path / "x.csv"], "got none"),
         (["fetch", "cifar"], "cifar"),
+        (
+            ["run", config, "--policy", "uniform", "--set", "stop.target_accuracy=70"],
+            "target_accuracy must lie between 0 and 1 without a metric of your own, got 70",
+        ),
     ):
         assert command(*arguments) == 2
         (error,) = capsys.readouterr().err.splitlines()
@@ -136,6 +155,23 @@ def test_init_writes_the_example_fleet_unless_there_is_one(tmp_path, monkeypatch
     assert "new/fleet.csv must not be the example fleet's" in capsys.readouterr().err
     assert command("init", "nowhere/my.toml") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fleet.csv", "my.toml", "new", "other.toml"]
+
+
+def test_init_writes_examples_that_compile(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert command("init", "x.toml", "--examples") == 0
+    kept = [path for ending in ("py", "ipynb") for path in (ROOT / "examples").glob(f"*.{ending}")]
+    assert len(kept) >= 6
+    assert {path.name for path in tmp_path.iterdir()} == {"x.toml", "fleet.csv", *(path.name for path in kept)}
+    for path in tmp_path.glob("*.py"):
+        compile(path.read_text(), path.name, "exec")
+    for path in tmp_path.glob("*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                compile("".join(cell["source"]), path.name, "exec")
+    assert command("init", "y.toml", "--examples") == 2
+    assert "must not exist yet, got a file; choose another folder" in capsys.readouterr().err
+    assert not (tmp_path / "y.toml").exists()
 
 
 def test_policies_are_listed(capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,9 +45,20 @@ def test_compare_prints_a_table_and_writes_what_scripts_read(setup2, tmp_path, c
         assert row["reached"] or row["time_to_target"] == 5
 
 
+@pytest.mark.parametrize(("ending", "begins"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_compare_draws_the_curves(setup2, tmp_path, capsys, ending, begins):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / f"curves.{ending}"
+    arguments = ["--policies", "uniform", "--seeds", 1, "--jobs", 1, "--target-loss", 2, "-o", tmp_path / "runs"]
+    assert command("compare", setup2, *arguments, "--plot", picture) == 0
+    assert picture.read_bytes().startswith(begins)
+    assert f"wrote {picture}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--policies", "uniform", "--plot", "curves.doc"], "--plot must end in .png, .pdf or .svg"),
         (["--policies", "uniform,uniform"], "distinct names"),
         (["--policies", " , "], "distinct names"),
         (["--policies", "unifrom"], "did you mean 'uniform'"),
@@ -63,10 +75,11 @@ def test_bad_comparisons_get_one_sentence(setup2, capsys, arguments, said):
     assert len(shown.strip().splitlines()) == 1
 
 
-def test_a_diverging_run_is_part_of_the_comparison(setup2, tmp_path):
+def test_a_diverging_run_is_part_of_the_comparison(setup2, tmp_path, capsys):
     setup2.write_text(setup2.read_text().replace("step_size = 0.05", "step_size = 1e9"))
     arguments = ["--policies", "uniform,weighted", "--seeds", 1, "--target-loss", 1.4, "-o", tmp_path / "runs"]
     assert command("compare", setup2, *arguments, "--json", tmp_path / "runs.json") == 0
+    assert re.search(r"\| weighted \| > [\d.,]+, 1 of 1 diverged \|", capsys.readouterr().out)
     uniform, weighted = json.loads((tmp_path / "runs.json").read_text())
     assert not weighted["reached"]
     trained = [run.time[-1] for run in read_runs([tmp_path / "runs"]) if run.end == "max_rounds"]

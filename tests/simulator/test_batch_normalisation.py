@@ -11,6 +11,7 @@ from fedtempo.checks import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
 from fedtempo.learning.torch_module import TorchTrainer
+from fedtempo.policies.policy import RoundPlan
 from fedtempo.simulator.problem import make_trainer, model_bits
 from support.modules import normed, normed_inputs
 from support.resuming import carried_over, lines
@@ -52,6 +53,28 @@ def test_two_clients_statistics_are_averaged_by_their_data():
     np.testing.assert_allclose(loop.state.buffers[:60], 0.75 * 1.0 + 0.25 * 4.0)
     np.testing.assert_allclose(loop.state.buffers[60:], 0.0, atol=1e-12)
     assert np.isfinite(records[-1].loss)
+
+
+@pytest.mark.parametrize(("average", "mean"), [(True, 1.0), (False, 0.5)])
+def test_statistics_follow_those_who_report_where_a_member_fails(average, mean):
+    """In a mean they stand in for who failed; otherwise its share stays as it was, 0."""
+    rows = np.repeat([[1.0], [4.0]], 20, axis=0).astype(np.float32) * np.ones(60, dtype=np.float32)
+    labels = np.arange(40) % 10
+    data = FederatedData(rows, labels, [0, 20, 40], rows[:5], labels[:5], 10, (60,), "two constants")
+
+    class Both:
+        def plan(self, context):
+            return RoundPlan(members=[0, 1], weights=0.5, average=average, deadline=4.0)
+
+        def observe(self, report):
+            pass
+
+    run = simulate(
+        data, policy=Both(), model=normed_inputs, compute_time=[1.0, 9.0], upload_time=1.0, link="equal",
+        cohort_size=2, local_steps=2, max_rounds=1,
+    )  # fmt: skip
+    assert run.records[0].failed == [1]
+    np.testing.assert_allclose(run.buffers, np.repeat([mean, 1.0 - mean], 60), atol=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["weighted", "tempo", "fedbuff", "proposed-oracle"])

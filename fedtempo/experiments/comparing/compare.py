@@ -13,7 +13,7 @@ from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.planned import Policies, plan_runs
 from fedtempo.experiments.running.results import Run
-from fedtempo.experiments.settings.config import Experiment
+from fedtempo.experiments.settings.config import Experiment, check_accuracy
 from fedtempo.tables.table import Table
 
 if TYPE_CHECKING:
@@ -60,10 +60,9 @@ def compare(
 
 def target_of(experiment: Experiment) -> Target:
     """Return what the runs of an experiment are to reach; without a target there is nothing to compare."""
+    check_accuracy(experiment)
     accuracy = experiment.stop.target_accuracy
     metric = None if accuracy is None else experiment.metric
-    if accuracy is not None and metric is None and not 0 <= accuracy <= 1:
-        raise InputError("target_accuracy", "lie between 0 and 1 without a metric of your own", f"{accuracy:g}")
     target = Target(loss=experiment.stop.target_loss, accuracy=accuracy, metric=metric)
     if target == Target():
         raise InputError(

@@ -120,5 +120,5 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise MissingDependencyError("plotly", "report", "a report") from None
+        raise MissingDependencyError("plotly", "a report") from None
     return str(get_plotlyjs())

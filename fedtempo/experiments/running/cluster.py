@@ -42,7 +42,7 @@ def _connect(address: str) -> None:
     try:
         import ray
     except ModuleNotFoundError:
-        raise MissingDependencyError("ray", "ray", "ray") from None
+        raise MissingDependencyError("ray", "ray") from None
     if not ray.is_initialized():
         try:
             own = {"include_dashboard": False} if address == "local" else {}

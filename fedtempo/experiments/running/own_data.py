@@ -9,7 +9,7 @@ from fedtempo.data.array_files import read_arrays
 from fedtempo.data.arrays import HELD_OUT_SHARE
 from fedtempo.data.federation import FederatedData
 from fedtempo.experiments.settings.config import COLUMNS, DataConfig
-from fedtempo.own_code import imports_from, in_short, load_reference
+from fedtempo.own_code import RAISED, how_to_mend, imports_from, in_short, load_reference
 
 OF_THE_SPLIT = ("partition", "concentration", "classes", "labels_are", "test", "name")
 
@@ -32,8 +32,9 @@ def data_of_function(config: DataConfig) -> FederatedData:
             made = function(**arguments)
         except InputError as error:
             raise error.within(name) from error
-        except Exception as error:
-            raise InputError("data.kind", "name a function that makes data", f"{in_short(error)} in {name}") from error
+        except RAISED as error:
+            got = f"{in_short(error)} in {name}"
+            raise InputError("data.kind", "name a function that makes data", got, how_to_mend(error)) from error
     if isinstance(made, FederatedData):
         return _checked(made, config, arguments)
     if isinstance(made, tuple) and len(made) == 2:

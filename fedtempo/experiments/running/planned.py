@@ -14,7 +14,7 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.identity import file_digests, folder_name, policy_digests, settings_of
 from fedtempo.experiments.running.problem import data_of, in_data_table
 from fedtempo.experiments.running.provenance import made_with
-from fedtempo.experiments.settings.config import Experiment, for_policy
+from fedtempo.experiments.settings.config import Experiment, check_accuracy, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.fingerprint import described
 from fedtempo.policies.options import read_options
@@ -59,6 +59,7 @@ def plan_run(
     experiment: Experiment, name: str, seed: int, folder: Path, policy: PolicyLike | None = None
 ) -> PlannedRun:
     """Return one run into a folder of its own; ``policy``: what the name stands for, where it is not its own."""
+    check_accuracy(experiment)
     settings = run_settings(experiment, name, seed, policy)
     header = make_header(experiment, name, seed, kind=_kind(name, settings.policy))
     return PlannedRun(experiment=experiment, settings=settings, header=header, folder=folder)

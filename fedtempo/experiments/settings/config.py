@@ -210,6 +210,13 @@ def metric_of(table: Mapping[str, Any]) -> str | None:
     return None if name is None else name.rpartition(":")[2].rpartition(".")[2].replace("<lambda>", "own metric")
 
 
+def check_accuracy(experiment: Experiment) -> None:
+    """Refuse a target that no accuracy reaches, such as 70 where 0.7 is meant."""
+    accuracy = experiment.stop.target_accuracy
+    if accuracy is not None and experiment.metric is None and not 0 <= accuracy <= 1:
+        raise InputError("target_accuracy", "lie between 0 and 1 without a metric of your own", f"{accuracy:g}")
+
+
 def decode_experiment(table: SettingsTable, preset: str = DEFAULT_PRESET) -> FileExperiment:
     """Return the experiment of a plain table, whose policies may be ones that this machine does not have."""
     table = with_current_names(table)

@@ -33,6 +33,14 @@ def test_intervals_are_explained_where_there_are_any():
     assert time_table(two_seeds, Target(loss=0.5)).notes == ()
 
 
+def test_runs_that_diverged_are_called_so():
+    late = made_up("weighted", 1, [2.0, 1.5], 5.0)
+    lost = [made_up("weighted", seed, [2.0], 5.0, end="diverged") for seed in (0, 2)]
+    runs = runs_of("uniform", 10.0, 10.0, 10.0)
+    assert texts(time_table([*runs, *lost], TARGET))["weighted"][0] == "> 20.0, 2 of 2 diverged"
+    assert texts(time_table([*runs, *lost, late], TARGET))["weighted"][0] == "> 16.7, 3 of 3 not reached, 2 diverged"
+
+
 def test_pilots_are_counted_apart_and_who_takes_them_for_granted_has_no_time_with_them():
     runs = runs_of("uniform", 10.0) + runs_of("proposed", 4.0, pilot=12.0) + runs_of("proposed-oracle", 4.0)
     table = time_table(runs, TARGET, PAPER)

@@ -23,6 +23,7 @@ def test_a_changed_run_has_a_folder_by_what_it_is(config, tmp_path, monkeypatch)
     changed = run_folder("small", experiment, "uniform", 3, changed=True)
     assert changed.parent == Path("runs/small")
     assert changed.name.startswith("uniform-seed3-")
+    assert run_folder("small", experiment, "mine:in_turn", 3) == Path("runs/small/mine_in_turn-seed3")
 
 
 def test_runs_of_earlier_versions_are_found(config, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Data of one's own in a configuration: arrays in files and functions, run, resumed and refused."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -30,6 +31,12 @@ def raises():
 
 def refuses():
     FederatedData.from_arrays([[1.0]] * 5, [0] * 5, clients=30)
+
+def ends():
+    exit(3)
+
+def reads_a_table():
+    import pandas
 
 def other():
     return 3
@@ -189,6 +196,8 @@ def test_where_the_command_is_given_does_not_matter(written, tmp_path, monkeypat
         ('kind = "own_module:array"', "got no array in own_module.py; did you mean 'arrays'?"),
         ('kind = "own_module:three"', "data.kind must name a function, got three, tuple"),
         ('kind = "own_module:raises"', "a function that makes data, got RuntimeError: nothing to read in raises"),
+        ('kind = "own_module:ends"', "data.kind must name a function that makes data, got SystemExit: 3 in ends"),
+        ('kind = "own_module:reads_a_table"', "in reads_a_table; run: pip install 'fedtempo[report]'"),
         ('kind = "own_module:refuses"', "refuses: data.clients must be at most"),
         ('kind = "own_module:other"', "a function that returns FederatedData or (inputs, labels), got int"),
         ('kind = "own_module:arrays"', "arrays: data.clients must be given for the split dirichlet"),
@@ -201,7 +210,8 @@ def test_where_the_command_is_given_does_not_matter(written, tmp_path, monkeypat
         ('kind = "own_module:whole"\nclients = 3\nsamples = 4', "data: samples must be left out for a function, got 4"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_gets_one_sentence_and_code_2(written, tmp_path, capsys, data, said):
+def test_what_is_wrong_gets_one_sentence_and_code_2(written, tmp_path, monkeypatch, capsys, data, said):
+    monkeypatch.setitem(sys.modules, "pandas", None)
     assert command("run", written(data), "--policy", "weighted", "-o", tmp_path / "out") == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert said in error

@@ -5,6 +5,7 @@ import pytest
 from flwr.app import Array, ArrayRecord
 
 from fedtempo import InputError
+from fedtempo.flower.app.model_arrays import pack
 from fedtempo.flower.strategy.layout import Layout, is_trained
 
 FIRST = {
@@ -69,3 +70,22 @@ def test_negative_variances_are_named():
     layout = Layout.of(record(FIRST))
     assert layout.negative_variance(np.array([1.0, 0.0, -1.0, -1.0])) is None, "means may be negative"
     assert layout.negative_variance(np.array([1.0, -1e-9, 1.0, 1.0])) == "bn.running_var"
+
+
+def test_buffers_are_those_of_the_simulator_in_the_ready_app_and_by_their_names_in_others():
+    torch = pytest.importorskip("torch")
+    from fedtempo.learning.flat_module import FlatModule
+
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    flat, layout = FlatModule(module), Layout.of(ArrayRecord(module.state_dict()))
+    assert layout.averaged == tuple(flat.averaged) == ("1.running_mean", "1.running_var")
+    assert layout.num_parameters == flat.num_parameters
+    module.register_buffer("centre", torch.zeros(4))
+    module.register_buffer("own_running_mean", torch.zeros(5))
+    module.register_buffer("left_out", torch.zeros(6), persistent=False)
+    flat, layout = FlatModule(module), Layout.of(ArrayRecord(module.state_dict()))
+    ready = Layout.of(pack(flat.parameters(), buffers=flat.buffers()))
+    assert set(flat.averaged) == {"1.running_mean", "1.running_var", "centre", "own_running_mean"}
+    assert (ready.num_parameters, ready.num_buffers) == (flat.num_parameters, flat.num_buffers)
+    assert set(flat.averaged) - set(layout.averaged) == {"centre"}, "as docs/models.md says"
+    assert layout.num_parameters == flat.num_parameters + 4
