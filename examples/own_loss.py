@@ -22,9 +22,9 @@ def network() -> nn.Module:
 
 problem = fedtempo.Problem(
     data, network, compute_time=rng.exponential(size=clients), upload_time=0.5, loss=mse_loss,
-    metric=lambda outputs, labels: (outputs - labels).abs().mean(),
+    metric=lambda outputs, labels: -(outputs - labels).abs().mean(),  # the larger the better
 )  # fmt: skip
 found = fedtempo.compare(
-    problem, ["tempo", "weighted"], seeds=2, target_loss=0.2, cohort_size=5, step_size=0.1, schedule="constant"
+    problem, ["tempo", "weighted"], seeds=2, target_loss=0.2, cohort_size=5, step_size=0.02, schedule="constant"
 )
 print(found)
