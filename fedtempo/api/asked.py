@@ -10,8 +10,6 @@ from typing import TypeAlias
 from fedtempo.checks import InputError, check_count, check_seed
 from fedtempo.experiments.running.display import somebody_looks
 from fedtempo.experiments.running.grid import Execution, GridInterrupted, unwatched
-from fedtempo.experiments.running.planned import run_settings
-from fedtempo.experiments.running.problem import problem_of
 from fedtempo.experiments.running.progress import grid_progress
 from fedtempo.experiments.settings.assignments import Assignment
 from fedtempo.experiments.settings.changes import changed
@@ -24,7 +22,6 @@ from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.foreign import UserPolicy
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.problem import Problem
-from fedtempo.simulator.simulation import make_policy
 
 # Names, functions and classes in a list, or by the names that results call them, also in pairs with options.
 PolicyChoice: TypeAlias = PolicyLike | tuple[PolicyLike, Mapping[str, object]]
@@ -40,10 +37,9 @@ def asked_for(
     training: SettingsTable,
     ends: Mapping[str, float | None],
 ) -> tuple[Experiment, dict[str, PolicyLike]]:
-    """Return the experiment that a call asks for, and its policies by name; what is wrong is said before any run."""
+    """Return the experiment that a call asks for, and its policies by name."""
     names, options = chosen(policies)
     experiment = experiment_of(problem, preset, training, stop_table(problem, ends), options)
-    check_own(experiment, names)
     return experiment, names
 
 
@@ -123,16 +119,6 @@ def _check_policy(name: str, policy: PolicyLike) -> None:
         raise InputError(f"policies: {name}", "be made anew for each run", got, "give its class")
     if not isinstance(policy, str) and not callable(policy):
         raise InputError(f"policies: {name}", "be a name, a class or a function from fleet to q", repr(policy))
-
-
-def check_own(experiment: Experiment, policies: Mapping[str, PolicyLike]) -> None:
-    """Make the policies that are somebody's own once: what is wrong with one is said before anything runs."""
-    for name, policy in policies.items():
-        if not isinstance(policy, str):
-            try:
-                make_policy(problem_of(experiment), run_settings(experiment, name, 0, policy))
-            except InputError as error:
-                raise error.within(f"policy {name}") from error
 
 
 def seeds_of(seeds: int | Sequence[int], first_seed: int) -> Sequence[int]:

@@ -11,7 +11,7 @@ from fedtempo.experiments.comparing.statistics import RunOutcome, Target, outcom
 from fedtempo.experiments.comparing.tables import time_table
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.notices import warn_first
-from fedtempo.experiments.running.planned import Policies, plan_runs
+from fedtempo.experiments.running.planned import Policies, check_policies, plan_runs
 from fedtempo.experiments.running.results import Run
 from fedtempo.experiments.settings.config import Experiment, check_accuracy
 from fedtempo.tables.table import Table
@@ -54,6 +54,7 @@ def compare(
     """Run policies over seeds, each run into a folder of its own below ``folder``, unless it has ended there."""
     target = target_of(experiment)
     runs = plan_runs(experiment, policies, seeds, folder)
+    check_policies(experiment, policies)
     warn_first(experiment, policies)
     return ComparedRuns(experiment.name, run_grid(experiment.name, runs, execution), target, experiment.stop.max_time)
 

@@ -10,7 +10,7 @@ from fedtempo.experiments.comparing.statistics import Target, outcomes
 from fedtempo.experiments.ranking.candidates import Edge, SearchSpace, Trial, best_of, candidates, edges_of, try_out
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
-from fedtempo.experiments.running.planned import Policies
+from fedtempo.experiments.running.planned import Policies, check_policies
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, Experiment
 from fedtempo.experiments.settings.decode import to_toml
 from fedtempo.tables.document import Document, Items
@@ -92,6 +92,7 @@ def tune(policies: Policies, space: SearchSpace, execution: Execution) -> Tuning
     tried = candidates(policies, space)
     experiment = tried[0].runs[0].experiment
     target = target_of(experiment)
+    check_policies(experiment, policies)
     warn_first(experiment, policies)
     trials = try_out(experiment.name, tried, execution)
     return Tuning(experiment, target, trials, best_of(trials, target), edges_of(trials, target))

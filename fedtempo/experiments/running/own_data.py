@@ -9,7 +9,7 @@ from fedtempo.data.array_files import read_arrays
 from fedtempo.data.arrays import HELD_OUT_SHARE
 from fedtempo.data.federation import FederatedData
 from fedtempo.experiments.settings.config import COLUMNS, DataConfig
-from fedtempo.own_code import RAISED, how_to_mend, imports_from, in_short, load_reference
+from fedtempo.own_code import RAISED, how_to_mend, imports_from, in_short_with_place, load_reference
 
 OF_THE_SPLIT = ("partition", "concentration", "classes", "labels_are", "test", "name")
 
@@ -33,8 +33,8 @@ def data_of_function(config: DataConfig) -> FederatedData:
         except InputError as error:
             raise error.within(name) from error
         except RAISED as error:
-            got = f"{in_short(error)} in {name}"
-            raise InputError("data.kind", "name a function that makes data", got, how_to_mend(error)) from error
+            rule, got = f"make data by {name}", in_short_with_place(error)
+            raise InputError("data.kind", rule, got, how_to_mend(error)) from error
     if isinstance(made, FederatedData):
         return _checked(made, config, arguments)
     if isinstance(made, tuple) and len(made) == 2:

@@ -12,14 +12,15 @@ from fedtempo.data.federation import FederatedData
 from fedtempo.engine.records import FORMAT, RECORDS, Header
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.running.identity import file_digests, folder_name, policy_digests, settings_of
-from fedtempo.experiments.running.problem import data_of, in_data_table
+from fedtempo.experiments.running.problem import data_of, in_data_table, problem_of
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.experiments.settings.config import Experiment, check_accuracy, for_policy
 from fedtempo.experiments.settings.decode import SettingsTable
 from fedtempo.fingerprint import described
+from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.options import read_options
 from fedtempo.policies.registry import PolicyLike, check_name, traits
-from fedtempo.simulator.simulation import RunSettings
+from fedtempo.simulator.simulation import RunSettings, make_policy
 
 # By name, or by what records are to call them.
 Policies: TypeAlias = Sequence[str] | Mapping[str, PolicyLike]
@@ -112,6 +113,16 @@ def run_settings(experiment: Experiment, name: str, seed: int, policy: PolicyLik
         except InputError as error:
             raise error.within(f"policy {name}") from None
     return RunSettings(policy=made_of, training=training, stop=experiment.stop, seed=seed, options=options)
+
+
+def check_policies(experiment: Experiment, policies: Policies) -> None:
+    """Make the policies that are somebody's own once: what is wrong with one is said before anything runs."""
+    for name, policy in by_name(policies).items():
+        if policy not in BUILT_IN:
+            try:
+                make_policy(problem_of(experiment), run_settings(experiment, name, 0, policy))
+            except InputError as error:
+                raise error if isinstance(policy, str) else error.within(f"policy {name}") from error
 
 
 def make_header(
