@@ -5,7 +5,9 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +20,8 @@ PYTHON = ".py"
 RAISED = (Exception, SystemExit)  # by somebody's own code: an exit() there must not end the process without a word
 LONGEST = 160  # characters of what somebody's own code raised
 BEGUN = time.time()
+HERE = Path(__file__).parent
+INSTALLED = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
 KEPT = ("fedtempo", "__main__")  # never run again: the classes of this package, and somebody's whole script
 _digests: dict[str, str] = {}  # of what modules were run from, by the module's name
 
@@ -111,7 +115,7 @@ def load_reference(setting: str, reference: str) -> object:
         except RAISED as error:
             raise _unusable(setting, reference, error) from error
     if not hasattr(found, name):
-        public = [one for one in vars(found) if not one.startswith("_")]
+        public = [one for one, value in vars(found).items() if not (one.startswith("_") or isinstance(value, ModuleType))]
         got = f"no {name} in {_short(module)}"
         raise InputError(setting, "name something in a module", got, near_miss(name, public, ""))
     return getattr(found, name)
@@ -235,6 +239,17 @@ def in_short(error: BaseException) -> str:
     words = " ".join(str(error).split())
     said = words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def in_short_with_place(error: BaseException) -> str:
+    """Return the same, and the last line of it that is neither ours nor an installed package's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not Path(frame.filename).is_relative_to(HERE) and _is_somebodys(frame.filename)]
+    return f"{in_short(error)} in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else in_short(error)
+
+
+def _is_somebodys(file_name: str) -> bool:
+    return not any(Path(file_name).is_relative_to(place) for place in INSTALLED) and not file_name.startswith("<")
 
 
 def _short(module: str) -> str:

@@ -238,8 +238,8 @@ def check_finite(field: str, array: Samples) -> None:
     """Refuse samples with a value that is not finite."""
     # NaN is an extreme of any array that holds it: two passes decide, without a temporary array.
     if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
-        row = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(axis=1)))
-        raise InputError(name=field, rule="be finite", got=f"another value in row {row}")
+        place = tuple(axis[0] for axis in np.nonzero(~np.isfinite(array)))
+        raise InputError(name=field, rule="be finite", got=f"{array[place]} in row {place[0]}")
 
 
 def _checked_inputs(field: str, values: npt.ArrayLike, input_shape: tuple[int, ...], *, tokens: bool) -> Samples:

@@ -186,13 +186,10 @@ class Loop:
                 self._start_again()
                 begun = begun.start_again(self._start())
                 answers, probes, rng = None, [], stream(self.seed, "policy", 0)
-            elif isinstance(plan, Probe):
+            else:
                 check_probe(plan, self.fleet, self.clients.in_flight)
                 answers = begun.ask(plan)
                 probes.append(plan)
-            else:
-                kinds = "a BufferedPlan, a RoundPlan, a Probe or a Restart"
-                raise InputError(name="plan", rule=f"return {kinds}", got=type(plan).__name__)
         raise InputError(
             name="a policy", rule=f"plan a round after at most {QUESTIONS} probes and restarts", got="more"
         )

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from fedtempo.checks import InputError
-from fedtempo.own_code import how_to_mend, in_short
+from fedtempo.own_code import how_to_mend, in_short_with_place
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def one_sentence(name: str, rule: str) -> Iterator[None]:
         if "more than 1 value per channel" in str(error):
             rule, got = "be at least 2 where batch normalisation sees one value of each sample and channel", "1"
             raise InputError(name="batch_size", rule=rule, got=got) from error
-        raise InputError(name=name, rule=rule, got=in_short(error), remedy=how_to_mend(error)) from error
+        raise InputError(name=name, rule=rule, got=in_short_with_place(error), remedy=how_to_mend(error)) from error
 
 
 def checked_device(device: str) -> torch.device:

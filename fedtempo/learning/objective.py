@@ -51,8 +51,11 @@ class Objective:
             outputs = tree_map(lambda *parts: torch.cat(torch.atleast_1d(parts)), *batches)
             if rows := {len(one) for one in tree_leaves(outputs)} - {len(labels)}:
                 raise InputError(name="the module", rule=rule, got=f"{min(rows)} rows for {len(labels)} samples")
-        with one_sentence("the metric", "return one number for the module's outputs and the labels"):
-            return float(self.own_metric(outputs, labels))
+        with one_sentence("the metric", rule := "return one number for the module's outputs and the labels"):
+            found = self.own_metric(outputs, labels)
+            if isinstance(found, torch.Tensor) and found.numel() != 1:
+                raise InputError("the metric", rule, _kind(found), "take the mean over the samples")
+            return float(found)
 
     def check(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of some samples at first; refuse outputs and functions that do not fit."""

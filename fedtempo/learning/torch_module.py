@@ -183,7 +183,7 @@ class TorchTrainer:
 
     def _try(self) -> None:
         """Take a step on two samples, which finds most of what does not fit; the state is set before any other use."""
-        rows = torch.tensor([0, len(self.inputs) - 1], device=self.device)
+        rows = torch.tensor([0, self._telling_row()], device=self.device)
         inputs, labels = self.inputs[rows], self.labels[rows]
         takes = f"take inputs of shape {self.data.input_shape}"
         with torch.random.fork_rng(devices=self._generators()), one_sentence("the module", takes):
@@ -200,7 +200,12 @@ class TorchTrainer:
                 self.module.eval()
                 with torch.no_grad():
                     self._metric(self.test_inputs[:SAMPLES_AT_ONCE], self.test_labels[:SAMPLES_AT_ONCE])
-            self.train(self.flat.parameters().astype(np.float32)[None], _one_step(len(self.inputs)))
+            self.train(self.flat.parameters().astype(np.float32)[None], _one_step(rows.tolist()))
+
+    def _telling_row(self) -> int:
+        """Return a sample of the last class, for which a module may have no output; without classes the last one."""
+        labels = self.data.labels
+        return int(labels.argmax()) if labels.ndim == 1 and labels.dtype.kind in "iu" else len(labels) - 1
 
     def _generators(self) -> list[torch.device]:
         return [] if self.device.type == "cpu" else [self.device]
@@ -228,10 +233,10 @@ class TorchTrainer:
         return shaped.contiguous(memory_format=torch.channels_last) if self.channels_last else shaped, wanted
 
 
-def _one_step(num_samples: int) -> LocalWork:
+def _one_step(rows: list[int]) -> LocalWork:
     """Return a small step on two samples, with all rules on."""
     return LocalWork(
-        start=np.array([0]), rows=np.array([[[0, num_samples - 1]]]), local_steps=np.array([1]),
+        start=np.array([0]), rows=np.array([[rows]]), local_steps=np.array([1]),
         step_size=np.array([1e-6]), weight_decay=0.1, clip_norm=1.0, proximal=0.1,
     )  # fmt: skip
 

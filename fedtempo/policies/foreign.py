@@ -1,15 +1,13 @@
 """Policies that users write: whatever has ``plan`` and ``observe`` becomes a ``Policy``, here and nowhere else."""
 
 import json
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from fedtempo.checks import InputError
-from fedtempo.own_code import how_to_mend, in_short
+from fedtempo.own_code import how_to_mend, in_short_with_place
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 
 
@@ -65,7 +63,11 @@ class ForeignPolicy(Policy):
     def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
         """Let it plan."""
         with _said_of(self.policy, "plan a round"):
-            return self.policy.plan(context)
+            plan = self.policy.plan(context)
+        if not isinstance(plan, (RoundPlan, BufferedPlan, Probe, Restart)):
+            rule = "plan a RoundPlan, a BufferedPlan, a Probe or a Restart"
+            raise InputError(f"policy {type(self.policy).__name__}", rule, type(plan).__name__)
+        return plan
 
     def observe(self, report: RoundReport) -> None:
         """Let it learn."""
@@ -104,6 +106,5 @@ def _said_of(policy: UserPolicy, rule: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        got = f"{in_short(error)} in {Path(place.filename).name}, line {place.lineno}"
+        got = in_short_with_place(error)
         raise InputError(f"policy {type(policy).__name__}", rule, got, how_to_mend(error)) from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedtempo.checks import InputError, Vector
-from fedtempo.own_code import how_to_mend, is_reference, load_reference, located, source_files
+from fedtempo.own_code import how_to_mend, in_short_with_place, is_reference, load_reference, located, source_files
 from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.policies.entry import Entry
 from fedtempo.policies.fixed import FixedSampling, Sampler
@@ -89,7 +89,7 @@ def _sampled(sampler: Sampler, setting: PolicySetting) -> Vector:
     except Exception as error:
         name = getattr(sampler, "__name__", "a sampler")
         rule = "return a probability for each client"
-        raise InputError(name=name, rule=rule, got=repr(error), remedy=how_to_mend(error)) from error
+        raise InputError(name=name, rule=rule, got=in_short_with_place(error), remedy=how_to_mend(error)) from error
 
 
 def make(policy: PolicyLike, setting: PolicySetting) -> Policy:

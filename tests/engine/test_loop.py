@@ -181,7 +181,6 @@ class Telling:
         ({"local_steps": 0}, "local_steps must be positive"),
         ({"step_size": -0.1}, "step_size must be positive"),
         ({"counts": [0, 1]}, "counts must be positive"),
-        ({"returns": None}, "RoundPlan, a Probe or a Restart"),
         ({"returns": Restart()}, "after at most 100 probes"),
         ({"returns": Probe(clients=[0, 40], ask="loss")}, "clients must lie below 12"),
     ],

@@ -60,7 +60,9 @@ def test_modules_that_do_not_fit_are_refused(data, module, said):
 
 def test_what_a_module_raises_later_is_one_sentence_too(data):
     trainer = TorchTrainer(data, Counting)
-    with pytest.raises(InputError, match=r"the module must train on its batches, got RuntimeError: out of patience$"):
+    with pytest.raises(
+        InputError, match=r"the module must train on its batches, got RuntimeError: out of patience in test"
+    ):
         trainer.train(np.zeros((1, 610), np.float32), work_of(data, [1]))
     with pytest.raises(InputError, match="the module must be evaluated on the data") as caught:
         trainer.evaluate(np.zeros(610, np.float32))
@@ -178,3 +180,9 @@ def test_devices_that_torch_does_not_have_are_refused(data, device):
         pytest.skip("it may be there")
     with pytest.raises(InputError, match=f"device must be one that torch has on this machine, got '{device}'"):
         TorchTrainer(data, lambda: nn.Linear(60, 10), device=device)
+
+
+def test_a_module_without_an_output_for_the_last_class_is_refused_before_a_run(data):
+    """With a loss of one's own, whose outputs need not be one number for each class."""
+    with pytest.raises(InputError, match="the loss must take the module's outputs and the labels, got IndexError"):
+        TorchTrainer(data, lambda: nn.Linear(60, 9), loss=nn.functional.cross_entropy)

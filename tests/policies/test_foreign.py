@@ -102,6 +102,15 @@ def test_what_somebodys_policy_raises_is_one_sentence_that_says_where(raised):
         make(Raising, setting()).observe(None)
 
 
+def test_a_plan_that_is_none_is_refused_by_the_policys_name():
+    class Nothing(Simple):
+        def plan(self, context):
+            return None
+
+    with pytest.raises(InputError, match=r"policy Nothing must plan a RoundPlan, .* or a Restart, got NoneType"):
+        make(Nothing(), setting()).plan(context())
+
+
 def test_our_own_are_taken_as_they_are_and_those_that_inherit_keep_their_state():
     class Mine(Stateless):
         def plan(self, context):

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -24,15 +25,17 @@ main(["reproduce", "setup2", "--configs", sys.argv[1], "--seeds", "2", "--jobs",
 
 @pytest.mark.slow
 def test_reproduce_killed_ten_times_ends_with_the_same_tables(setup2, tmp_path):
-    setup2.write_text(setup2.read_text().replace("max_rounds = 6", "max_rounds = 400"))
+    setup2.write_text(setup2.read_text().replace("max_rounds = 6", "max_rounds = 800"))
     shown = [sys.executable, "-c", REPRODUCE, setup2.parent]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    begun = time.monotonic()
     subprocess.run([*shown, tmp_path / "whole"], check=True, capture_output=True, env=environment)
+    whole = time.monotonic() - begun
     chance, kills = random.Random(5), 0
     while kills < 10:
         process = subprocess.Popen([*shown, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process.wait(timeout=chance.uniform(2.0, 5.0))
+            process.wait(timeout=chance.uniform(0.3, 0.5) * whole)
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
