@@ -28,8 +28,8 @@ from fedtempo.tables.table import Table
 REPORT = Path(__file__).resolve().parent / "adapter.md"
 CLIENTS, SAMPLES, COHORT_SIZE, STEPS, BATCH = 100, 5000, 4, 20, 24  # as in configs/cifar10.toml
 GOAL = 1.05
-# In one layout the steps are the same to the bit. In two, sums round differently: where that makes the second value of a
-# pool the largest, a client takes another path, and after twenty steps all of a cohort may have.
+# In one layout the steps are the same to the bit. In two, sums round differently: where that makes the second value of
+# a pool the largest, a client takes another path, and after twenty steps all of a cohort may have.
 LAYOUTS_APART = 0.1
 
 

@@ -42,7 +42,7 @@ def test_policies_of_which_nothing_is_known_have_defaults():
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("temp", "did you mean 'tempo'?"), ("mine:Policy", "no module mine"), ("x", "got 'x'")],
+    [("temp", "did you mean 'tempo'?"), ("nowhere_at_all:Policy", "no module nowhere_at_all"), ("x", "got 'x'")],
 )
 def test_names_that_there_are_not(name, remedy):
     with pytest.raises(InputError) as refused:
