@@ -12,6 +12,7 @@ from fedtempo.checks import InputError
 from fedtempo.fleet import Fleet
 from fedtempo.fleet_csv import FleetNotice, read_fleet, write_fleet
 from fedtempo.theory.bandwidth import Allocation, allocate_bandwidth, cohort_round_time
+from fedtempo.theory.bits import SamplingAndBits, optimal_sampling_and_bits
 from fedtempo.theory.convergence import (
     LearningProblem,
     convergence_bound,
@@ -103,6 +104,7 @@ __all__ = [
     "RoundTimeBounds",
     "RoundTimeEstimate",
     "RunResult",
+    "SamplingAndBits",
     "aggregation_weights",
     "allocate_bandwidth",
     "check_policy",
@@ -118,6 +120,7 @@ __all__ = [
     "mean_round_time",
     "optimal_cohort",
     "optimal_sampling",
+    "optimal_sampling_and_bits",
     "plan",
     "rank",
     "read_fleet",
