@@ -50,7 +50,18 @@ def _settings(run: Run) -> Settings:
     config = run.header.config
     own = {name: value for name, value in config.items() if name not in NO_CURVE}
     own["policy"] = config.get("policy", {}).get(run.policy, {})
-    return _flat(own) | {"checksum": run.header.data_checksum[:CHECKSUM_LETTERS], "clock": run.clock}
+    return _flat(own) | _code(run) | {"checksum": run.header.data_checksum[:CHECKSUM_LETTERS], "clock": run.clock}
+
+
+def _code(run: Run) -> Settings:
+    """Return what tells files and functions of somebody's own from those that had the same name before.
+
+    Files of data are told apart by the data's checksum.
+    """
+    files = {name: value for name, value in run.header.files.items() if name not in ("data", "policy")}
+    found = {f"file of {name}": str(value)[:CHECKSUM_LETTERS] for name, value in _flat(files).items()}
+    policy = {"code": run.header.files.get("policy", {}).get("code", "")[:CHECKSUM_LETTERS], "kind": run.header.kind}
+    return found | {f"policy.{name}": value for name, value in policy.items()}
 
 
 def _differing(settings: Sequence[Settings]) -> Words:
