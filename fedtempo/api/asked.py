@@ -146,7 +146,11 @@ def computing(out: Path | str | None, jobs: int | None, progress: bool | None) -
     if out is not None:
         if Path(out).exists() and not Path(out).is_dir():
             raise InputError(name="out", rule="be a folder", got=f"{out}, a file")
-        yield Path(out), execution
+        try:
+            yield Path(out), execution
+        except GridInterrupted as stop:
+            print(f"fedtempo: interrupted; {stop}; the same call goes on with the others", file=sys.stderr)
+            raise stop from None
         return
     with tempfile.TemporaryDirectory(prefix="fedtempo-") as folder:
         try:
