@@ -1,17 +1,19 @@
-"""What other constants of tempo would bring: seconds to the target over several draws of a setup.
+"""What other constants of tempo, or settings of training, would bring: seconds to the target over several draws.
 
     python benchmarks/constants.py setup1 --draws 1000:1010 --step-size 0.1 SMALL_COHORT=3 "SMALL_COHORT=5;FLOOR=0.2"
+    python benchmarks/constants.py setup3 --policy weighted upload_bits=8 "upload_bits=4;server_average=0.8"
 
-Each variant names constants of fedtempo/policies/tempo/constants.py; tempo as it is runs beside them,
-on the same draws (of data, times and training) at preset best. Prints a line for each: the geometric mean, in which
-runs that missed the target enter at the limit, the updates that arrived in a run, the seconds that each took, and
-every draw.
+Each variant names constants of fedtempo/policies/tempo/constants.py, in capitals, or settings of training; the policy
+as it is runs beside them, on the same draws (of data, times and training) at preset best. Prints a line for each: the
+geometric mean, in which runs that missed the target enter at the limit, the updates that arrived in a run, the seconds
+that each took, and every draw.
 """
 
 import argparse
 import ast
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields
 from itertools import product
 from pathlib import Path
 from unittest.mock import patch
@@ -20,6 +22,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.ranking.contest import LOOKS_APART
 from fedtempo.experiments.ranking.setup_grids import GRIDS
 from fedtempo.experiments.running.runner import ready, simulation_of
@@ -34,6 +37,7 @@ def outcome(
     setup: str, policy: str, variant: str, draw: int, seed: int, training: dict, limit: float
 ) -> tuple[float, int, float]:
     """Return the time to the target, or infinity, how many updates arrived, and the time that this took."""
+    training = training | settings_in(variant)
     over = {
         "data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw},
         "policy": {policy: {"training": training}}, "training": {"evaluate_growth": LOOKS_APART},
@@ -52,13 +56,22 @@ def outcome(
 
 
 def named_in(variant: str) -> dict[str, object]:
-    """Return the constants that a variant names, and their values."""
+    """Return the constants and settings that a variant names, and their values."""
     found = {}
+    known = {field.name for field in fields(TrainingSettings)}
     for name, _, value in (part.partition("=") for part in variant.split(";") if part):
-        if not (name.isupper() and hasattr(constants, name)):
-            raise SystemExit(f"a variant must name constants of tempo, got {name}")
-        found[name] = ast.literal_eval(value)
+        if not (hasattr(constants, name) if name.isupper() else name in known):
+            raise SystemExit(f"a variant must name constants of tempo or settings of training, got {name}")
+        try:
+            found[name] = ast.literal_eval(value)
+        except ValueError:
+            found[name] = value
     return found
+
+
+def settings_in(variant: str) -> dict[str, object]:
+    """Return the settings of training alone."""
+    return {name: value for name, value in named_in(variant).items() if not name.isupper()}
 
 
 @contextmanager
@@ -66,6 +79,8 @@ def changed(variant: str) -> Iterator[None]:
     """Give the constants that a variant names other values for a while."""
     with ExitStack() as stack:
         for name, value in named_in(variant).items():
+            if not name.isupper():
+                continue
             stack.enter_context(patch.object(constants, name, value))
         yield
 
@@ -84,10 +99,9 @@ def main() -> None:
     parser.add_argument("--limit", type=float, help="simulated seconds; that of leaderboards unless given")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_intermixed_args()
-    if given.policy != "tempo" and given.variants:
-        parser.error(f"variants are of tempo, got {given.policy}")
     for variant in given.variants:
-        named_in(variant)
+        if given.policy != "tempo" and len(settings_in(variant)) < len(named_in(variant)):
+            parser.error(f"constants are of tempo, got {variant} for {given.policy}")
     limit = GRIDS[given.setup].time_limit if given.limit is None else given.limit
     names = ("step_size", "cohort_size", "server_momentum")
     training = {name: value for name in names if (value := getattr(given, name)) is not None}

@@ -78,7 +78,8 @@ def simulate(
       are called with the record of each round; after a kill, rounds since the last checkpoint come again.
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
-      ``evaluate_every``, ``evaluate_growth``, ``clip_norm``, ``local_schedule``, ``proximal``.
+      ``evaluate_every``, ``evaluate_growth``, ``clip_norm``, ``local_schedule``, ``proximal``, ``upload_bits``,
+      ``server_average``, ``server_optimiser``, ``server_step_size``, ``local_direction`` (docs/levers.md).
 
     Diverging training raises ``DivergedError`` with the records until then.
     """
@@ -144,7 +145,7 @@ def _in_memory(planned: PlannedRun, after_round: Callable[[Loop, RoundRecord], N
         except DivergedError as error:
             error.records = tuple(records)
             raise
-    return RunResult(loop.summary(), records, loop.model, loop.state.buffers, planned)
+    return RunResult(loop.summary(), records, loop.model, loop.buffers, planned)
 
 
 def _into_folder(planned: PlannedRun, after_round: Callable[[Loop, RoundRecord], None]) -> RunResult:
@@ -161,7 +162,7 @@ def _into_folder(planned: PlannedRun, after_round: Callable[[Loop, RoundRecord],
 
 def _write_model(folder: Path, loop: Loop) -> None:
     with whole_file(folder / MODEL, "wb") as stream:
-        np.savez(stream, model=loop.model, buffers=loop.state.buffers)
+        np.savez(stream, model=loop.model, buffers=loop.buffers)
 
 
 def _read_model(folder: Path) -> tuple[Parameters, Buffers]:

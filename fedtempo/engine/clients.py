@@ -19,6 +19,8 @@ class Start:
     rounds_done: int  # over all phases
     time: float  # seconds since the run started
     step_size: float  # η of the schedule
+    upload_bits: int | None = None  # of uploads whose plan names none; None: 32, and their noise is not measured
+    direction: Parameters | None = None  # the server's last, for each local step, where clients follow it too
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -42,6 +44,7 @@ class Outcome(NamedTuple):
     upload_time: Vector  # measured, brought to one unit of bandwidth
     failed: Booleans
     seconds: float  # of the round, probes included
+    upload_bits: Integers | None = None  # of each upload; None: 32
 
 
 class Round(Protocol):

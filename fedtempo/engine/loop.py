@@ -11,12 +11,15 @@ from fedtempo.engine.clients import Clients, Outcome, Round, Start
 from fedtempo.engine.plan_rules import check_plan, check_probe
 from fedtempo.engine.records import End, RoundRecord, Summary, round_record
 from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import Aggregator, blended
+from fedtempo.learning.averaging import ServerAverage
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, Parameters
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.randomness import stream
 from fedtempo.state import Arrays, Stateful, read_states, write_states
+from fedtempo.theory.bits import WHOLE
 
 HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
 SMALL_LOSS = 0.01  # that of w₀ counts as so much at least
@@ -46,6 +49,7 @@ class LoopState:
     last: Evaluation | None = None
     time_to_loss: float | None = None  # seconds of training to each target
     time_to_accuracy: float | None = None
+    direction: Parameters | None = None  # the server's last, for each local step; None: clients do not follow it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -77,14 +81,23 @@ class Loop:
             momentum=self.training.server_momentum,
             memory=self.training.server_memory or self.policy.server_memory,
             bits=self.policy.memory_bits,
+            optimiser=self.training.server_optimiser,
+            step_size=self.training.server_step_size,
         )
+        self.average = ServerAverage(self.training.server_average)
+        self.sizes = UploadSizes(self.training, self.fleet, initial.size, initial_buffers.size)
         self.state = LoopState(initial.copy(), initial_buffers.copy(), initial, initial_buffers)
         self.ended: End | None = None
 
     @property
     def model(self) -> Parameters:
-        """The global model."""
-        return self.state.model
+        """The global model: the last one, or the running mean."""
+        return self.average.model(self.state.model)
+
+    @property
+    def buffers(self) -> Buffers:
+        """What the global model keeps beside its parameters."""
+        return self.average.buffers(self.state.buffers)
 
     @property
     def rounds_trained(self) -> int:
@@ -137,7 +150,8 @@ class Loop:
     @property
     def parts(self) -> dict[str, Stateful]:
         """All that learns or moves on in a run, by name."""
-        return {"loop": self, "server": self.aggregator, "policy": self.policy, **self.clients.parts}
+        server: dict[str, Stateful] = {"server": self.aggregator, "average": self.average, "sizes": self.sizes}
+        return {"loop": self, **server, "policy": self.policy, **self.clients.parts}
 
     def _begin(self) -> None:
         """Evaluate w₀, unless the run was begun before; it may be at its end, which may be another now."""
@@ -150,7 +164,7 @@ class Loop:
                 raise InputError(name="the loss", rule="be a number at the start", got="nan", remedy=remedy)
         self.ended = self._end()
         if self.ended is not None:
-            state.last = self.clients.evaluate(state.model, state.buffers) or state.last
+            state.last = self.clients.evaluate(self.model, self.buffers) or state.last
 
     def _round(self) -> RoundRecord:
         chosen, round_ = self._plan(self.clients.begin(self._start()))
@@ -158,6 +172,7 @@ class Loop:
         report = self._aggregate(chosen, done)
         self._check_numbers(report)
         self.policy.observe(report)
+        self.sizes.observe(report)
         return round_record(self.state.time, report, done.step_size)
 
     def _start(self) -> Start:
@@ -169,6 +184,8 @@ class Loop:
             rounds_done=state.rounds_done,
             time=state.time,
             step_size=self.training.step_size_of(state.round_index),
+            upload_bits=None if self.training.upload_bits == WHOLE else self.sizes.bits,
+            direction=state.direction,
         )
 
     def _plan(self, begun: Round) -> tuple[RoundPlan | BufferedPlan, Round]:
@@ -210,8 +227,9 @@ class Loop:
     def _start_again(self) -> None:
         state = self.state
         state.model, state.buffers = state.initial.copy(), state.initial_buffers.copy()
-        state.round_index, state.last = 0, None
+        state.round_index, state.last, state.direction = 0, None, None
         self.aggregator.reset()
+        self.average.reset()
 
     def _aggregate(self, chosen: RoundPlan | BufferedPlan, done: Outcome) -> RoundReport:
         """Take the server's step, let time pass, and evaluate where that is due."""
@@ -231,6 +249,9 @@ class Loop:
         if result.buffers is not None:
             self.state.buffers = blended(self.state.buffers, plan.weights_of(answered), result.buffers[answered])
         residual_norm[answered] = step.residual_norm
+        self.average.add(self.state.model, self.state.buffers)
+        if self.training.local_direction and answered.any():
+            self.state.direction = step.direction / np.float32(done.local_steps[answered].mean())
         self._advance(plan, done.seconds)
         evaluation = self._evaluate(plan, done.seconds)
         return RoundReport(
@@ -251,6 +272,8 @@ class Loop:
             direction_norm=step.direction_norm,
             loss=None if evaluation is None else evaluation.loss,
             accuracy=_accuracy(evaluation),
+            upload_bits=done.upload_bits,
+            noise=result.noise,
         )
 
     def _advance(self, plan: RoundPlan, seconds: float) -> None:
@@ -267,7 +290,7 @@ class Loop:
         due = self.training.looks_after(state.round_index, state.time - seconds, state.time)
         if not (due or plan.evaluate or self._limit_reached() is not None):
             return None
-        last = state.last = self.clients.evaluate(state.model, state.buffers)
+        last = state.last = self.clients.evaluate(self.model, self.buffers)
         if plan.phase == "train" and last is not None:
             if stop.target_loss is not None and state.time_to_loss is None and last.loss <= stop.target_loss:
                 state.time_to_loss = self.time_trained

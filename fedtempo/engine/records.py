@@ -116,6 +116,8 @@ class RoundRecord(Line, frozen=True, kw_only=True):
     mean_loss: list[float | None]
     failed: list[int]  # members of whom no update came
     aggregate_norm: float
+    upload_bits: list[int] | msgspec.UnsetType = msgspec.UNSET  # of a number in each upload, where not all have 32
+    quantisation_noise: list[float | None] | msgspec.UnsetType = msgspec.UNSET  # ω of each upload, likewise
     note: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # of the policy, and of an engine
 
     @property
@@ -283,6 +285,7 @@ def _plain(value: object) -> object:
 def round_record(time: float, report: RoundReport, step_size: Vector) -> RoundRecord:
     """Return plain values alone, nothing that differs between equal runs; members trained with ``step_size``."""
     plan = report.plan
+    bits, noise = report.upload_bits, report.noise_of_uploads
     return RoundRecord(
         round=report.round_index,
         phase=plan.phase,
@@ -303,6 +306,8 @@ def round_record(time: float, report: RoundReport, step_size: Vector) -> RoundRe
         mean_loss=_known(report.mean_loss),
         failed=plan.members[report.failed].tolist(),
         aggregate_norm=report.aggregate_norm,
+        upload_bits=msgspec.UNSET if bits is None else bits.tolist(),
+        quantisation_noise=msgspec.UNSET if noise is None else _known(noise),
         note=msgspec.UNSET if plan.note is None else dict(plan.note),
     )
 

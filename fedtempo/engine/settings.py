@@ -17,8 +17,9 @@ from fedtempo.checks import (
     near_miss,
 )
 from fedtempo.fleet import Fleet
+from fedtempo.learning.server_optimisers import SERVER_OPTIMISERS, ServerOptimiser
 from fedtempo.learning.trainer import LOCAL_SCHEDULES, LocalSchedule
-from fedtempo.policies.policy import PolicySetting
+from fedtempo.policies.policy import PolicySetting, UploadBits, check_upload_bits
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
 from fedtempo.theory.round_time import DUPLICATES, Duplicates
 
@@ -45,16 +46,26 @@ class TrainingSettings:
     clip_norm: float = 0.0  # longest gradient that a local step follows; 0: any
     local_schedule: LocalSchedule = "constant"  # of the step size over the local steps of a round, from 1 towards 0
     proximal: float = 0.0  # μ of FedProx: local training adds μ/2 ‖w - w₀‖² about the model of the round
+    upload_bits: UploadBits = 32  # of a number in an update that is sent; auto: as many as take the least time
+    server_average: float = 0.0  # share of the past in the mean of models that is evaluated; 0: the last model is
+    server_optimiser: ServerOptimiser = "sgd"  # what the server makes of the mean update of a step
+    server_step_size: float = 0.0  # factor of the server's step; 0: the usual, which is 1, for adam and yogi 0.01
+    local_direction: float = 0.0  # share of the server's last direction in local steps, as FedCM's 1 - α
 
     def __post_init__(self) -> None:
         """Check each setting."""
         for name in ("cohort_size", "local_steps", "batch_size", "evaluate_every"):
             check_count(name, getattr(self, name))
         check_positive("step_size", self.step_size)
-        for name in ("weight_decay", "evaluate_growth", "clip_norm", "proximal"):
+        for name in ("weight_decay", "evaluate_growth", "clip_norm", "proximal", "server_step_size"):
             check_nonnegative(name, getattr(self, name))
         if check_fraction("server_momentum", self.server_momentum) == 1:
             raise InputError(name="server_momentum", rule="be below 1", got="1", remedy="old steps would never fade")
+        check_fraction("server_average", self.server_average)
+        if check_fraction("local_direction", self.local_direction) == 1:
+            raise InputError("local_direction", "be below 1", "1", "clients would learn nothing from their data")
+        check_upload_bits("upload_bits", self.upload_bits)
+        check_choice("server_optimiser", self.server_optimiser, SERVER_OPTIMISERS)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("local_schedule", self.local_schedule, LOCAL_SCHEDULES)
         check_choice("link", self.link, LINK_MODES)
@@ -119,14 +130,20 @@ def policy_setting(
     training: TrainingSettings,
     options: Mapping[str, object],
     known_gradient_bound: Callable[[], Vector] | None = None,
+    upload_shares: tuple[float, ...] | None = None,
 ) -> PolicySetting:
-    """Return what a policy is made from; ``known_gradient_bound``: what oracles know, where somebody does."""
+    """Return what a policy is made from; ``known_gradient_bound``: what oracles know, where somebody does.
+
+    ``upload_shares``: how large uploads of each size are against those of 32 bits.
+    """
     return PolicySetting(
         fleet=fleet,
         cohort_size=training.cohort_size,
         link=training.link,
         duplicates=training.duplicates,
         server_momentum=training.server_momentum,
+        upload_bits=training.upload_bits,
         options=options,
         known_gradient_bound=known_gradient_bound,
+        **({} if upload_shares is None else {"upload_shares": upload_shares}),
     )

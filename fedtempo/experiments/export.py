@@ -60,9 +60,9 @@ def export_rounds(paths: Sequence[Path], target: Path) -> int:
 
 
 def rows_of(run: Run) -> list[Row]:
-    """Return a row for each round: which run it is of, and its numbers."""
+    """Return a row for each round: which run it is of, and its numbers, None where records have none."""
     named = _named(run)
-    return [named | {name: record[name] for name in NAMES_OF_ROUND} for record in run.records]
+    return [named | {name: record.get(name) for name in NAMES_OF_ROUND} for record in run.records]
 
 
 def summary_of(run: Run) -> Row:
@@ -129,8 +129,9 @@ def _arrow_type(hint: object) -> object:
     """Return the type of a column in Parquet."""
     import pyarrow
 
-    if get_origin(hint) is list:
-        return pyarrow.list_(_arrow_type(get_args(hint)[0]))
+    for one in (hint, *get_args(hint)):  # or of a column that need not be there
+        if get_origin(one) is list:
+            return pyarrow.list_(_arrow_type(get_args(one)[0]))
     plain: dict[object, Callable[[], object]] = {int: pyarrow.int64, float: pyarrow.float64, str: pyarrow.string}
     kinds = [kind for kind in (hint, *get_args(hint)) if kind in plain]
     return plain[kinds[0]]()

@@ -7,6 +7,14 @@ import numpy as np
 
 from fedtempo.checks import Integers, Vector, check_fraction
 from fedtempo.learning.memory import Bits, Memory, MemoryState
+from fedtempo.learning.server_optimisers import (
+    ADAPTIVE_STEP,
+    FIRST_DECAY,
+    Moments,
+    MomentsState,
+    ServerOptimiser,
+    extrapolation,
+)
 from fedtempo.learning.trainer import Buffers, Parameters, norms
 
 
@@ -17,6 +25,7 @@ class Step(NamedTuple):
     aggregate_norm: float  # of η Σ_j weight_j Δ_j/η_j, without memory or momentum
     direction_norm: float  # of d
     residual_norm: Vector  # of Δ_j/η - y_j, for each member
+    direction: Parameters  # d
 
 
 @dataclass(slots=True)
@@ -24,6 +33,7 @@ class AggregatorState:
     """What the server keeps from step to step."""
 
     velocity: Parameters | None = None  # v
+    moments: MomentsState = field(default_factory=MomentsState)  # of Adam and Yogi
     remembered: MemoryState = field(default_factory=MemoryState)  # y_i
     total_remembered: Parameters | None = None  # Σ p y over those who have reported
     known_share: float = 0.0  # Σ p over them
@@ -37,12 +47,27 @@ class Aggregator:
     reported, the mean of the others stands in. The memory holds one model for each client that was drawn, with ``bits``
     8 a quarter of one. What is remembered are directions, not updates, so that old ones keep in step where the step
     size η shrinks.
+
+    The server's own step size s multiplies the step. Other optimisers take η d for the mean update Δ
+    (server_optimisers.py); m is then the β₁ of Adam and Yogi.
     """
 
-    def __init__(self, data_share: Vector, *, momentum: float = 0.0, memory: bool = False, bits: Bits = 32) -> None:
-        """Take m, and whether to remember, in so many bits a number; begin with an empty memory."""
+    def __init__(
+        self,
+        data_share: Vector,
+        *,
+        momentum: float = 0.0,
+        memory: bool = False,
+        bits: Bits = 32,
+        optimiser: ServerOptimiser = "sgd",
+        step_size: float = 0.0,
+    ) -> None:
+        """Take m, whether to remember, in so many bits a number, and s, 0 for the usual; begin with an empty memory."""
         self.data_share, self.momentum, self.memory = data_share, check_fraction("momentum", momentum), memory
-        self.remembered = Memory(bits)
+        self.remembered, self.optimiser = Memory(bits), optimiser
+        self.moments = Moments(optimiser, momentum or FIRST_DECAY) if optimiser in ("adam", "yogi") else None
+        self.step_size = step_size or (1.0 if self.moments is None else ADAPTIVE_STEP)
+        self.plain = not (memory or momentum) and optimiser == "sgd" and self.step_size == 1
         self.state = AggregatorState()
 
     @property
@@ -73,19 +98,28 @@ class Aggregator:
         scaled = (weights * (step_size / then)).astype(np.float32)
         aggregate = scaled @ updates if len(members) else np.zeros_like(model)
         norm = _norm(aggregate)
-        if not (self.memory or self.momentum):
-            return Step(model + aggregate, norm, norm / step_size, norms(updates) / then)
         direction = aggregate / np.float32(step_size)
+        if self.plain:
+            return Step(model + aggregate, norm, norm / step_size, norms(updates) / then, direction)
         residuals: Parameters = updates / then.astype(np.float32)[:, np.newaxis]
         if self.memory:
             remembered, residuals = self._with_memory(members, residuals, weights)
             direction = remembered if follow_memory else direction
+        change = self._change(direction, step_size)
+        if self.optimiser == "fedexp":
+            change = np.float32(extrapolation(updates, weights * (step_size / then))) * change
+        return Step(model + change, norm, _norm(direction), norms(residuals), direction)
+
+    def _change(self, direction: Parameters, step_size: float) -> Parameters:
+        """Return what is added to the model for d, with the η of now."""
+        state = self.state
+        if self.moments is not None:
+            return np.float32(self.step_size) * self.moments.direction(state.moments, np.float32(step_size) * direction)
         step = direction
         if self.momentum:
-            before = self.state.velocity
-            step = step if before is None else np.float32(self.momentum) * before + step
-            self.state.velocity = step
-        return Step(model + np.float32(step_size) * step, norm, _norm(direction), norms(residuals))
+            step = step if state.velocity is None else np.float32(self.momentum) * state.velocity + step
+            state.velocity = step
+        return np.float32(self.step_size * step_size) * step
 
     def forget(self, clients: Integers) -> None:
         """Remember nothing of some clients any longer, such as have gone: the mean of the others stands in."""

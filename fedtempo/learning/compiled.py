@@ -118,14 +118,21 @@ class StepRule(NamedTuple):
     weight_decay: np.float32
     clip_norm: np.float32
     proximal: np.float32
-    plain: bool  # the last two are 0
+    gradient_share: np.float32
+    shifted: bool  # whether something is added to the gradient
+    plain: bool  # none of the last four
 
 
 @compiled
 def careful_step(
-    weights: Parameters, gradient: Parameters, start: Parameters, step_size: np.float32, rule: StepRule
+    weights: Parameters,
+    gradient: Parameters,
+    start: Parameters,
+    shift: Parameters,
+    step_size: np.float32,
+    rule: StepRule,
 ) -> float:
-    """Take a step along g + λ w, clipped, then move towards the start; return the norm of g + λ w.
+    """Take a step along g + λ w, clipped and shifted, then move towards the start; return the norm of g + λ w.
 
     The gradient is overwritten.
     """
@@ -137,8 +144,12 @@ def careful_step(
     length = step_size
     if rule.clip_norm > 0 and norm > rule.clip_norm:
         length *= rule.clip_norm / norm
-    for i in range(len(weights)):
-        weights[i] -= length * gradient[i]
+    if rule.shifted:
+        for i in range(len(weights)):
+            weights[i] -= length * rule.gradient_share * gradient[i] + step_size * shift[i]
+    else:
+        for i in range(len(weights)):
+            weights[i] -= length * gradient[i]
     if rule.proximal > 0:
         kept = np.float32(1) / (np.float32(1) + step_size * rule.proximal)
         for i in range(len(weights)):
@@ -155,9 +166,17 @@ def run_kernel(
     """
     sizes = work.step_sizes.astype(np.float32)
     rule = StepRule(
-        np.float32(work.weight_decay), np.float32(work.clip_norm), np.float32(work.proximal), work.plain
-    )  # fmt: skip
-    update, path = kernel(data.inputs, data.labels, models, work.start, work.rows, work.local_steps, sizes, rule)
+        weight_decay=np.float32(work.weight_decay),
+        clip_norm=np.float32(work.clip_norm),
+        proximal=np.float32(work.proximal),
+        gradient_share=np.float32(work.gradient_share),
+        shifted=work.shifts is not None,
+        plain=work.plain,
+    )
+    shifts = np.zeros((1, 0), dtype=np.float32) if work.shifts is None else np.ascontiguousarray(work.shifts)
+    shift_of = np.zeros_like(work.start) if work.shift_of is None else work.shift_of
+    shared = data.inputs, data.labels, models, work.start, work.rows, work.local_steps, sizes
+    update, path = kernel(*shared, shifts, shift_of, rule)
     largest, mean, loss = path.T
     return LocalResult(
         update=update.reshape(len(update), -1),

@@ -53,6 +53,12 @@ class FlatModule:
             if self.first:
                 self._set_buffers(buffers)
 
+    def split(self, flat: torch.Tensor) -> list[torch.Tensor]:
+        """Return the parts of a flat vector that belong to trained parameters, in their shapes and types."""
+        parts = flat.split([weight.numel() for weight in self.weights])
+        pairs = zip(self.weights, parts, strict=True)
+        return [part.view_as(weight).to(weight.dtype) for weight, part in pairs if weight.requires_grad]
+
     def _set_buffers(self, buffers: Buffers | None) -> None:
         now, first = dict(self.module.named_buffers()), 0
         for name, begun in self.first.items():

@@ -285,6 +285,8 @@ def _train(
     rows: npt.NDArray[np.int64],
     local_steps: Integers,
     step_size: Parameters,
+    shifts: Parameters,
+    shift_of: Integers,
     rule: StepRule,
 ) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
@@ -303,7 +305,7 @@ def _train(
             if rule.plain:
                 norm = sgd_step(weights, gradient, step_size[k, step], rule.weight_decay)
             else:
-                norm = careful_step(weights, gradient, models[start[k]], step_size[k, step], rule)
+                norm = careful_step(weights, gradient, models[start[k]], shifts[shift_of[k]], step_size[k, step], rule)
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]

@@ -32,7 +32,7 @@ class ReadableSoftmax:
         return loss, np.asarray(chances.T @ x / len(y))
 
     def train(self, models: Parameters, work: LocalWork) -> LocalResult:
-        """Run w ← w - η (∇F_i(w, ξ) + λ w), clipped, and then towards the start, E times for each client."""
+        """Run w ← w - η (∇F_i(w, ξ) + λ w), clipped and shifted, and then towards the start, E times each."""
         updates, paths = [], []
         for k, start in enumerate(work.start):
             first = models[start].reshape(self.shape).astype(np.float64)
@@ -42,7 +42,11 @@ class ReadableSoftmax:
                 gradient += work.weight_decay * weights
                 norm = float(np.linalg.norm(gradient))
                 path.append((norm, loss))
-                weights -= size * gradient * (min(1.0, work.clip_norm / norm) if work.clip_norm and norm else 1.0)
+                gradient *= min(1.0, work.clip_norm / norm) if work.clip_norm and norm else 1.0
+                if work.shifts is not None:
+                    row = 0 if work.shift_of is None else work.shift_of[k]
+                    gradient = work.gradient_share * gradient + work.shifts[row].reshape(self.shape)
+                weights -= size * gradient
                 weights = first + (weights - first) / (1 + size * work.proximal)
             updates.append((weights - first).ravel().astype(np.float32))
             paths.append((np.max(path, axis=0)[0], *np.mean(path, axis=0)))

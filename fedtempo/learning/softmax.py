@@ -141,6 +141,8 @@ def _train(
     rows: npt.NDArray[np.int64],
     local_steps: Integers,
     step_size: Parameters,
+    shifts: Parameters,
+    shift_of: Integers,
     rule: StepRule,
 ) -> tuple[Parameters, Vector]:
     """Run local SGD for each client, one after another."""
@@ -165,8 +167,8 @@ def _train(
             if rule.plain:
                 norm = sgd_step(weights.reshape(-1), gradient.reshape(-1), step_size[k, step], rule.weight_decay)
             else:
-                begin = models[start[k]].reshape(-1)
-                norm = careful_step(weights.reshape(-1), gradient.reshape(-1), begin, step_size[k, step], rule)
+                begin, shift = models[start[k]].reshape(-1), shifts[shift_of[k]]
+                norm = careful_step(weights.reshape(-1), gradient.reshape(-1), begin, shift, step_size[k, step], rule)
             largest = max(largest, norm)
             total_norm += norm
         update[k] = weights - models[start[k]]

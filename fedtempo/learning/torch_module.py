@@ -104,7 +104,7 @@ class TorchTrainer:
             # Dropout and the like draw from torch's own stream: here it is one of this client and these batches.
             steps = int(work.local_steps[k])
             torch.manual_seed(_seed_of(work.rows[k, :steps]))
-            paths.append(self._run(rows[k, :steps], sizes[k], work))
+            paths.append(self._run(rows[k, :steps], sizes[k], work, self._shift(work, k)))
             updates.append((self.flat.parameters() - begun).astype(np.float32, copy=False))
             buffers.append(self.flat.buffers())
         largest, mean, mean_loss = np.array(paths).T
@@ -116,7 +116,16 @@ class TorchTrainer:
             buffers=np.array(buffers) if self.num_buffers else None,
         )
 
-    def _run(self, batches: torch.Tensor, sizes: list[float], work: LocalWork) -> tuple[float, float, float]:
+    def _shift(self, work: LocalWork, client: int) -> list[torch.Tensor]:
+        """Return what is added to one client's gradients; nothing mostly."""
+        if work.shifts is None:
+            return []
+        row = 0 if work.shift_of is None else int(work.shift_of[client])
+        return self.flat.split(torch.from_numpy(np.ascontiguousarray(work.shifts[row])).to(self.device))
+
+    def _run(
+        self, batches: torch.Tensor, sizes: list[float], work: LocalWork, shift: list[torch.Tensor]
+    ) -> tuple[float, float, float]:
         """Run one client's steps; return the largest and the mean gradient norm, and the mean loss."""
         stepper = None if self.optimiser is None else Stepper(self.optimiser, self.trained)
         begun = [weight.detach().clone() for weight in self.trained] if work.proximal else []
@@ -131,6 +140,9 @@ class TorchTrainer:
                 norms.append(norm)
                 if work.clip_norm:
                     torch._foreach_mul_(gradients, torch.clamp(work.clip_norm / norm, max=1.0))
+                if shift:
+                    torch._foreach_mul_(gradients, work.gradient_share)
+                    torch._foreach_add_(gradients, shift)
                 if stepper is None:
                     torch._foreach_add_(self.trained, gradients, alpha=-size)
                 else:

@@ -22,9 +22,9 @@ class LocalWork:
     Several models may be trained in one call, of several seeds for example: ``start`` says which one each client starts
     from. The result for a client depends on its own entries only, not on who else is in the call.
 
-    A step takes the stochastic gradient with λ w, shortens it to ``clip_norm``, walks along it, and then moves towards
-    the model w₀ that the client started from: w ← w₀ + (w - w₀) / (1 + η μ). That is the implicit step of FedProx's
-    term μ/2 ‖w - w₀‖², which is stable for any μ.
+    A step takes the stochastic gradient with λ w, shortens it to ``clip_norm``, takes a share of that and adds a shift,
+    walks along it, and then moves towards the model w₀ that the client started from: w ← w₀ + (w - w₀) / (1 + η μ).
+    That is the implicit step of FedProx's term μ/2 ‖w - w₀‖², which is stable for any μ.
     """
 
     start: Integers  # row of the models that this client starts from
@@ -36,6 +36,9 @@ class LocalWork:
     proximal: float = 0.0  # μ of FedProx
     local_schedule: LocalSchedule = "constant"  # of η over the local steps
     buffers: Buffers | None = None  # of the models, as rows; None: there are none, or those at the start
+    gradient_share: float = 1.0  # of the gradient in a step, where something is added to it
+    shifts: Parameters | None = None  # what is added, as rows: a share of the server's last direction, for instance
+    shift_of: Integers | None = None  # row of the shifts for each client; None: the first
 
     @property
     def step_sizes(self) -> Vector:
@@ -46,7 +49,7 @@ class LocalWork:
     @property
     def plain(self) -> bool:
         """Whether steps follow gradients as they are."""
-        return not (self.clip_norm or self.proximal)
+        return not (self.clip_norm or self.proximal) and self.shifts is None
 
 
 def schedule_factor(schedule: LocalSchedule, done: Vector) -> Vector:
@@ -62,6 +65,7 @@ class LocalResult:
     """What local SGD gives back, one entry for each client.
 
     Norms are those of stochastic gradients, with weight decay: before they are clipped, and without the proximal term.
+    Updates are as they arrive: rounded, where uploads are.
     """
 
     update: Parameters  # Δ_i = w_i - w
@@ -69,14 +73,15 @@ class LocalResult:
     mean_gradient_norm: Vector
     mean_loss: Vector  # of the batches, along the path
     buffers: Buffers | None = None  # of each client after its steps, as rows; None: the model has none
+    noise: Vector | None = None  # ω of uploads of each size, as rows; None: not measured
 
     @classmethod
-    def of_nobody(cls, num_parameters: int) -> "LocalResult":
+    def of_nobody(cls, num_parameters: int, sizes: int = 0) -> "LocalResult":
         """Return the result of a round in which nobody trains."""
         nothing = np.empty(0)
         return cls(
             update=np.empty((0, num_parameters), dtype=np.float32), largest_gradient_norm=nothing,
-            mean_gradient_norm=nothing, mean_loss=nothing,
+            mean_gradient_norm=nothing, mean_loss=nothing, noise=np.empty((0, sizes)) if sizes else None,
         )  # fmt: skip
 
     def part(self, places: npt.NDArray[np.generic]) -> "LocalResult":
@@ -87,6 +92,7 @@ class LocalResult:
             mean_gradient_norm=self.mean_gradient_norm[places],
             mean_loss=self.mean_loss[places],
             buffers=None if self.buffers is None else self.buffers[places],
+            noise=None if self.noise is None else self.noise[places],
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,11 @@ from fedtempo.checks import (
 from fedtempo.fleet import Fleet
 from fedtempo.state import NoState
 from fedtempo.theory.bandwidth import LinkMode
+from fedtempo.theory.bits import BITS
 from fedtempo.theory.round_time import Duplicates
 
 MemoryBits: TypeAlias = Literal[8, 32]
+UploadBits: TypeAlias = Literal[2, 3, 4, 8, 16, 32, "auto"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -82,6 +84,7 @@ class RoundPlan:
     weights: Vector  # of each member's update in the aggregate, multiplicity included
     counts: Integers | None = None  # how often each was drawn; None: once
     bandwidth: Vector | None = None  # f_i; None: the engine's link decides
+    upload_bits: int | Integers | None = None  # of a number in each upload; None: the engine's
     local_steps: int | Integers | None = None  # None: the engine's E
     step_size: float | Vector | None = None  # of local training alone; None: the engine's schedule
     step_factor: float = 1.0  # of the schedule's η in this round, of those who start and of the server's step
@@ -103,6 +106,7 @@ class RoundPlan:
             if plain is not None:
                 values = _for_each(name, plain, members, above=0.0, whole=name in ("counts", "local_steps"))
                 object.__setattr__(self, name, values)
+        _keep_bits(self, members)
         check_positive("step_factor", self.step_factor)
         if self.forget is not None:
             object.__setattr__(self, "forget", _distinct("forget", self.forget))
@@ -130,6 +134,7 @@ class BufferedPlan:
     weights: Vector  # of each of their updates in the aggregate that it will land in
     wait_for: int  # arrivals that end the round
     local_steps: int | Integers | None = None  # of those who start; None: the engine's E
+    upload_bits: int | Integers | None = None  # as in a RoundPlan, of those who start
     step_factor: float = 1.0  # as in a RoundPlan
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     follow_memory: bool = True  # as in a RoundPlan
@@ -143,6 +148,7 @@ class BufferedPlan:
         if self.local_steps is not None:
             steps = _for_each("local_steps", self.local_steps, self.start, above=0.0, whole=True)
             object.__setattr__(self, "local_steps", steps)
+        _keep_bits(self, self.start)
         if self.forget is not None:
             object.__setattr__(self, "forget", _distinct("forget", self.forget))
         check_count("wait_for", self.wait_for)
@@ -181,12 +187,22 @@ class RoundReport:
     direction_norm: float  # ‖d‖ of the server's step w ← w + η d, memory included, momentum not
     loss: float | None  # F(w) after the round, where it was evaluated
     accuracy: float | None
+    upload_bits: Integers | None = None  # of a number in each upload; None: 32
+    noise: Vector | None = None  # ω, the noise of an upload of each size over its squared norm, as rows; None: unknown
 
     def __post_init__(self) -> None:
         """Blank what the engine knows of those who failed: a server would not."""
         if self.failed.any():
             for name in MEASURED:
                 object.__setattr__(self, name, np.where(self.failed, np.nan, getattr(self, name)))
+
+    @property
+    def noise_of_uploads(self) -> Vector | None:
+        """ω of each member's upload, with the bits that it had; None where it is not known."""
+        if self.noise is None or self.upload_bits is None:
+            return None
+        own: Vector = self.noise[np.arange(len(self.noise)), np.searchsorted(BITS, self.upload_bits)]
+        return np.where(self.failed, np.nan, own)
 
 
 @runtime_checkable
@@ -229,8 +245,25 @@ class PolicySetting:
     link: LinkMode = "paper"  # how members share the bandwidth
     duplicates: Duplicates = "paper"
     server_momentum: float = 0.0
+    upload_bits: UploadBits = 32  # that plans have which name none; auto: a plan may name its own
+    upload_shares: tuple[float, ...] = tuple(bits / BITS[-1] for bits in BITS)  # of 32 bits' bytes, by size
     options: Mapping[str, object] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
+
+
+def check_upload_bits(name: str, bits: object) -> None:
+    """Refuse what is no size of uploads."""
+    if isinstance(bits, bool) or bits not in get_args(UploadBits):
+        raise InputError(name, f"be one of {', '.join(map(str, BITS))}, or auto", repr(bits))
+
+
+def _keep_bits(plan: RoundPlan | BufferedPlan, members: Integers) -> None:
+    if plan.upload_bits is None:
+        return
+    bits = _for_each("upload_bits", plan.upload_bits, members, above=0.0, whole=True)
+    if not np.isin(bits, BITS).all():
+        raise InputError("upload_bits", f"be of {', '.join(map(str, BITS))}", f"{str(bits.tolist())[:60]}")
+    object.__setattr__(plan, "upload_bits", bits)
 
 
 def _distinct(name: str, clients: npt.ArrayLike) -> Integers:

@@ -90,6 +90,19 @@ class UnknownTimes:
         return replace(self._channel.at(round_index, time), known=False)
 
 
+class ScaledUploads:
+    """A channel over which uploads take a share of their time: they have fewer bits."""
+
+    def __init__(self, channel: Channel, share: float) -> None:
+        """Take the channel, and the share."""
+        self._channel, self._share = channel, share
+
+    def at(self, round_index: int, time: float) -> ChannelState:
+        """Return the channel's state, with shorter uploads."""
+        state = self._channel.at(round_index, time)
+        return replace(state, upload_time=state.upload_time * self._share)
+
+
 Untold = UnknownTimes  # its name until 0.1
 
 

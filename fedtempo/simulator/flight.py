@@ -28,15 +28,18 @@ class Flight:
     largest_gradient_norm: Vector
     mean_gradient_norm: Vector
     mean_loss: Vector
+    upload_bits: Integers  # of a number in its upload
+    noise: Vector  # ω of each size of uploads, as rows, which are empty where it is not measured
 
     @classmethod
-    def of_nobody(cls, num_parameters: int, num_buffers: int = 0) -> "Flight":
+    def of_nobody(cls, num_parameters: int, num_buffers: int = 0, sizes: int = 0) -> "Flight":
         """Return a flight without clients."""
         whole, real = np.empty(0, dtype=np.int64), np.empty(0)
         return cls(
             client=whole, weight=real, version=whole, step_size=real, local_steps=whole, compute_time=real, ready=real,
             update=np.empty((0, num_parameters), dtype=np.float32), buffers=np.empty((0, num_buffers)),
             largest_gradient_norm=real, mean_gradient_norm=real, mean_loss=real,
+            upload_bits=whole, noise=np.empty((0, sizes)),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -79,6 +82,7 @@ class Flight:
             mean_gradient_norm=self.mean_gradient_norm,
             mean_loss=self.mean_loss,
             buffers=self.buffers if self.buffers.shape[1] else None,
+            noise=self.noise if self.noise.shape[1] else None,
         )
 
 

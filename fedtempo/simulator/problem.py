@@ -151,6 +151,11 @@ class Problem:
         trainer = buffered(self.trainer)
         return NO_BUFFERS if trainer is None else trainer.initial_buffers(stream(seed, "initial model"))
 
+    @property
+    def upload_numbers(self) -> tuple[int, int]:
+        """How many numbers an upload has: parameters, and buffers beside them."""
+        return self.trainer.num_parameters, getattr(self.trainer, "num_buffers", 0)
+
     def batches(self, training: TrainingSettings, seed: int) -> Batches:
         """Return how clients draw their batches."""
         return Batches(self.data.offsets, batch_size=training.batch_size, seed=seed)

@@ -10,13 +10,16 @@ from fedtempo.checks import Booleans, Integers, Vector
 from fedtempo.engine.clients import Conditions, Outcome, Start
 from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.settings import TrainingSettings
+from fedtempo.engine.upload_sizes import reference_bits
 from fedtempo.fleet import Fleet
+from fedtempo.learning.quantisation import upload_share
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, Parameters
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.simulator.channel import Channel, ChannelState
 from fedtempo.simulator.flight import Flight
 from fedtempo.simulator.workers import Work, Workers
 from fedtempo.state import Stateful
+from fedtempo.theory.bits import BITS, WHOLE
 
 Number = TypeVar("Number", bound=np.generic)
 NOBODY: Integers = np.empty(0, dtype=np.int64)
@@ -96,7 +99,7 @@ class SimulatedRound:
         else:
             steps = _each(clients, self.training.local_steps).astype(np.int64)
             probed.computed, work = clients, steps.astype(np.float64)
-            probed.result = self._train(clients, steps, _each(clients, self.start.step_size))
+            probed.result = self._train(clients, steps, _each(clients, self.start.step_size), self._bits(clients))
             answers = np.nan_to_num(probed.result.update_norm, nan=np.inf)  # who diverged has answered
         probed.seconds += float(self._ready_time(clients, work).max())
         probed.have_the_model = np.union1d(probed.have_the_model, clients)
@@ -106,23 +109,24 @@ class SimulatedRound:
         """Let all members train, and wait for all of them."""
         members, schedule = plan.members, self.start.step_size * plan.step_factor
         steps = _each(members, self.training.local_steps, plan.local_steps).astype(np.int64)
-        sizes = _each(members, schedule, plan.step_size)
+        sizes, bits = _each(members, schedule, plan.step_size), self._bits(members, plan.upload_bits)
         if self.probed.result is None:
-            result = self._train(members, steps, sizes)
+            result = self._train(members, steps, sizes, bits)
         else:
             order = np.argsort(self.probed.computed)
             result = self.probed.result.part(order[np.searchsorted(self.probed.computed, members, sorter=order)])
-        round_time, failed = self._time(plan, steps)
+        round_time, failed = self._time(plan, steps, bits)
         times = self.now.compute_time[members], self.now.upload_time[members]
         seconds = self.probed.seconds + round_time
-        return Outcome(plan, result, sizes, _each(members, schedule), steps, *times, failed, seconds)
+        return Outcome(plan, result, sizes, _each(members, schedule), steps, *times, failed, seconds, bits)
 
     def train_some(self, plan: BufferedPlan) -> Outcome:
         """Let some clients start, and wait for the first updates of all that are in flight."""
         start, now = self.start, self.now
         started, before = self._started(plan), self.clients.state.flight
         flight = started if before is None else before.joined_by(started)
-        seconds = now.upload_time[flight.client] / self.fleet.total_bandwidth  # of uploads in this round
+        uploads = now.upload_time[flight.client] / self.fleet.total_bandwidth  # in this round
+        seconds = uploads * self._size(flight.upload_bits if flight.noise.shape[1] else None)
         landed, failed, self.clients.state.flight, end = flight.wait(plan.wait_for, start.time, seconds)
         staleness = start.round_index - landed.version
         arrived = RoundPlan(
@@ -132,7 +136,8 @@ class SimulatedRound:
         )
         times = landed.compute_time, now.upload_time[landed.client]
         sizes, steps = landed.step_size, landed.local_steps
-        return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, end - start.time)
+        bits = landed.upload_bits if landed.noise.shape[1] else None
+        return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, end - start.time, bits)
 
     def start_again(self, start: Start) -> "SimulatedRound":
         """Return the round from w₀, with nobody in flight; the time that probes took stays."""
@@ -143,9 +148,9 @@ class SimulatedRound:
         """Return those who start now: what they do depends on nothing later."""
         clients, start, now = plan.start, self.start, self.now
         steps = _each(clients, self.training.local_steps, plan.local_steps).astype(np.int64)
-        sizes = _each(clients, start.step_size * plan.step_factor)
+        sizes, bits = _each(clients, start.step_size * plan.step_factor), self._bits(clients, plan.upload_bits)
         ready = start.time + self._ready_time(clients, steps.astype(np.float64))
-        result = self._train(clients, steps, sizes)
+        result = self._train(clients, steps, sizes, bits)
         return Flight(
             client=clients,
             weight=plan.weights,
@@ -159,6 +164,8 @@ class SimulatedRound:
             largest_gradient_norm=result.largest_gradient_norm,
             mean_gradient_norm=result.mean_gradient_norm,
             mean_loss=result.mean_loss,
+            upload_bits=np.full(len(clients), WHOLE) if bits is None else bits,
+            noise=np.empty((len(clients), 0)) if result.noise is None else result.noise,
         )
 
     def _idle(self) -> Booleans | None:
@@ -170,19 +177,38 @@ class SimulatedRound:
         idle[in_flight] = False
         return idle
 
-    def _train(self, clients: Integers, steps: Integers, sizes: Vector) -> LocalResult:
+    def _train(self, clients: Integers, steps: Integers, sizes: Vector, bits: Integers | None) -> LocalResult:
         if not len(clients):
-            return LocalResult.of_nobody(self.start.model.size)
-        return self.workers.train(Work(clients=clients, local_steps=steps, step_size=sizes), self.start)
+            return LocalResult.of_nobody(self.start.model.size, 0 if bits is None else len(BITS))
+        work = Work(clients=clients, local_steps=steps, step_size=sizes, upload_bits=bits)
+        return self.workers.train(work, self.start)
+
+    def _bits(self, clients: Integers, chosen: int | Integers | None = None) -> Integers | None:
+        """Return how many bits a number each upload has; None: all have 32, and their noise is not measured."""
+        usual = self.start.upload_bits
+        if usual is None and chosen is None:
+            return None
+        return np.full(len(clients), usual if chosen is None else chosen, dtype=np.int64)
+
+    def _size(self, bits: Integers | None) -> Vector | float:
+        """Return the size of uploads over that which the channel's times are those of."""
+        if bits is None:
+            return 1.0
+        numbers, buffers = self.start.model.size, self.start.buffers.size
+        shares = np.array([upload_share(size, numbers, buffers) for size in BITS])
+        sizes: Vector = shares[np.searchsorted(BITS, bits)]
+        return sizes / upload_share(reference_bits(self.training), numbers, buffers)
 
     def _ready_time(self, clients: Integers, steps: Vector) -> Vector:
         """Return when clients are done: those who need it download, then all compute in proportion to their steps."""
         ready: Vector = self.now.compute_time[clients] * (steps / self.training.local_steps)
         if self.fleet.download_time is None:
             return ready
-        return ready + np.where(np.isin(clients, self.probed.have_the_model), 0.0, self.fleet.download_time[clients])
+        # The server's direction is as large as the model that it comes with.
+        download = self.fleet.download_time[clients] * (1.0 if self.start.direction is None else 2.0)
+        return ready + np.where(np.isin(clients, self.probed.have_the_model), 0.0, download)
 
-    def _time(self, plan: RoundPlan, steps: Integers) -> tuple[float, Booleans]:
+    def _time(self, plan: RoundPlan, steps: Integers, bits: Integers | None) -> tuple[float, Booleans]:
         """Return the seconds of the round and who failed: the absent, who take no time, and the late."""
         now, fleet = self.now, self.fleet
         present = np.ones(len(plan.members), dtype=bool) if now.available is None else now.available[plan.members]
@@ -191,7 +217,7 @@ class SimulatedRound:
         timing = time_round(
             Uploads(
                 ready_time=self._ready_time(members, still_to_do),
-                upload_time=now.upload_time[members],
+                upload_time=now.upload_time[members] * self._size(_part(bits, present)),
                 counts=_part(plan.counts, present),
                 bandwidth=_part(plan.bandwidth, present),
                 bandwidth_cap=_part(fleet.bandwidth_cap, members),

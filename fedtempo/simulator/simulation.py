@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 
 from fedtempo.engine.loop import Loop, LoopSettings
 from fedtempo.engine.settings import StopSettings, TrainingSettings, policy_setting
+from fedtempo.engine.upload_sizes import reference_share, with_upload_share
+from fedtempo.learning.quantisation import Quantiser, upload_share
 from fedtempo.policies.policy import Policy
 from fedtempo.policies.registry import PolicyLike, make
+from fedtempo.simulator.channel import ScaledUploads
 from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulated_clients import SimulatedClients
 from fedtempo.simulator.workers import LocalWorkers
+from fedtempo.theory.bits import BITS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -26,8 +30,13 @@ class RunSettings:
 def make_policy(problem: Problem, settings: RunSettings) -> Policy:
     """Return the policy of a run alone, which costs little."""
     training, seed = settings.training, settings.seed
+    numbers = problem.upload_numbers
     setting = policy_setting(
-        problem.fleet, training, settings.options, lambda: problem.first_gradient_bounds(training, seed)
+        with_upload_share(problem.fleet, reference_share(training, *numbers)),
+        training,
+        settings.options,
+        lambda: problem.first_gradient_bounds(training, seed),
+        upload_shares=tuple(upload_share(bits, *numbers) for bits in BITS),
     )
     return make(settings.policy, setting)
 
@@ -35,16 +44,18 @@ def make_policy(problem: Problem, settings: RunSettings) -> Policy:
 def make_simulation(problem: Problem, settings: RunSettings) -> Loop:
     """Return a run under a simulated clock, at its start."""
     training, seed = settings.training, settings.seed
-    workers = LocalWorkers(problem.trainer, problem.batches(training, seed), training)
+    workers = LocalWorkers(problem.trainer, problem.batches(training, seed), training, Quantiser(seed))
+    share = reference_share(training, *problem.upload_numbers)
+    fleet, channel = with_upload_share(problem.fleet, share), problem.channel
     clients = SimulatedClients(
         workers=workers,
         samples=problem.data.sizes,
-        fleet=problem.fleet,
-        channel=problem.channel,
+        fleet=fleet,
+        channel=channel if share == 1 else ScaledUploads(channel, share),
         training=training,
     )
     loop = LoopSettings(
-        fleet=problem.fleet,
+        fleet=fleet,
         policy=make_policy(problem, settings),
         training=training,
         stop=settings.stop,

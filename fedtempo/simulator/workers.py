@@ -1,6 +1,6 @@
 """Who does the computing of simulated clients: this process, or nodes of another engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.learning.batches import Batches
+from fedtempo.learning.quantisation import Quantiser
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer, buffered
 from fedtempo.state import NoState, Stateful
 
@@ -20,6 +21,7 @@ class Work:
     clients: Integers
     local_steps: Integers
     step_size: Vector
+    upload_bits: Integers | None = None  # of a number in each update; None: as they are, and nothing is measured
 
 
 class Workers(Stateful, Protocol):
@@ -38,9 +40,16 @@ class Workers(Stateful, Protocol):
 class LocalWorkers:
     """A trainer in this process. Batches go by the number of the round, so there is nothing to carry over."""
 
-    def __init__(self, trainer: Trainer, batches: Batches, training: TrainingSettings | None = None) -> None:
-        """Take the model, its data, how batches are drawn from them, and how steps follow from these."""
+    def __init__(
+        self,
+        trainer: Trainer,
+        batches: Batches,
+        training: TrainingSettings | None = None,
+        quantiser: Quantiser | None = None,
+    ) -> None:
+        """Take the model, its data, how batches are drawn from them, how steps follow from these, and who rounds."""
         self.trainer, self.batches, self.buffered = trainer, batches, buffered(trainer)
+        self.quantiser = quantiser or Quantiser(0)
         self.training = training or TrainingSettings(cohort_size=1)
         self.state = NoState()
 
@@ -58,8 +67,15 @@ class LocalWorkers:
             proximal=training.proximal,
             local_schedule=training.local_schedule,
             buffers=None if self.buffered is None else start.buffers[None],
+            gradient_share=1.0 if start.direction is None else 1.0 - training.local_direction,
+            shifts=None if start.direction is None else np.float32(-training.local_direction) * start.direction[None],
         )
-        return self.trainer.train(start.model[None], local)
+        result = self.trainer.train(start.model[None], local)
+        if work.upload_bits is None:
+            return result
+        updates = np.array(result.update, dtype=np.float32)
+        noise = self.quantiser.round(updates, work.upload_bits, work.clients, start.round_index)
+        return replace(result, update=updates, noise=noise)
 
     def losses(self, clients: Integers, start: Start) -> Vector:
         """Return F_i of the model for some clients."""

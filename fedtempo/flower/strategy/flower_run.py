@@ -98,7 +98,7 @@ class FlowerRun:
         return read_model(folder)
 
     def _arrays(self) -> ArrayRecord:
-        return self.layout.pack(self.loop.model, self.loop.state.buffers)
+        return self.layout.pack(self.loop.model, self.loop.buffers)
 
     def _loss(self, request: StartRequest) -> GlobalLoss:
         clients = None

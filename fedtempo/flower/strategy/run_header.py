@@ -9,7 +9,7 @@ import numpy as np
 
 from fedtempo.checks import InputError, near_miss
 from fedtempo.engine.records import FORMAT, Header
-from fedtempo.experiments.running.identity import STEP_SETTINGS, used_settings
+from fedtempo.experiments.running.identity import SERVER_SETTINGS, STEP_SETTINGS, used_settings
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.fleet import Fleet
 from fedtempo.flower.strategy.roster import Roster
@@ -36,7 +36,7 @@ def run_header(
         "policy": name,
         "seed": settings.seed,
         "config": {
-            "training": used_settings(settings.training, STEP_SETTINGS),
+            "training": used_settings(settings.training, (*STEP_SETTINGS, *SERVER_SETTINGS)),
             "policy": {name: dict(settings.options)},
         },
         "data": "of the nodes",

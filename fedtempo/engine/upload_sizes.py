@@ -1,0 +1,86 @@
+"""How many bits a number uploads have: as set, or for ``"auto"`` as many as reach a loss in the least time.
+
+With one size for all, P3 is (Σ q c(b)) (Σ a²/q (1 + ω_b) + C), and C is not known: for C = 0, where noise is all that
+counts, b minimises (1 + ω_b) × the seconds of a round with it (docs/theory.md). Where C is larger, noise counts for
+less, and fewer bits would do. ω and the seconds are those that clients reported; at first, those of numbers that are
+normally distributed, and nominal times.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedtempo.checks import Vector
+from fedtempo.engine.settings import TrainingSettings
+from fedtempo.fleet import Fleet
+from fedtempo.learning.quantisation import noise_of, upload_share
+from fedtempo.policies.policy import RoundReport
+from fedtempo.theory.bits import BITS, WHOLE
+
+PAST = 0.9  # share of the past in running means, for each round
+NUMBERS = 1 << 14  # drawn to find the noise of normally distributed ones
+
+
+@dataclass(slots=True)
+class UploadSizesState:
+    """Running means over rounds; empty before the first."""
+
+    noise: Vector | None = None  # ω of each size
+    compute: float = 0.0  # seconds
+    upload: float = 0.0  # seconds with 32 bits, over the whole link
+
+
+class UploadSizes:
+    """Chooses the size of uploads whose plan names none."""
+
+    def __init__(self, training: TrainingSettings, fleet: Fleet, numbers: int, buffers: int) -> None:
+        """Take what is set, and how many numbers an upload has, those included that nobody rounds."""
+        self.chosen, self.cohort_size = training.upload_bits, training.cohort_size
+        self.total_bandwidth = fleet.total_bandwidth
+        self.nominal = float(fleet.ready_time.mean()), float(fleet.upload_time.mean()) / fleet.total_bandwidth
+        self.shares = np.array([upload_share(bits, numbers, buffers) for bits in BITS])
+        self.state = UploadSizesState()
+
+    @property
+    def bits(self) -> int:
+        """The size of uploads now."""
+        if self.chosen != "auto":
+            return self.chosen
+        state = self.state
+        noise, (compute, upload) = state.noise, (state.compute, state.upload)
+        if noise is None:
+            normal = np.random.default_rng(0).standard_normal((1, NUMBERS)).astype(np.float32)
+            noise, (compute, upload) = noise_of(normal)[0], self.nominal
+        seconds = self.cohort_size * upload * self.shares + compute
+        return BITS[int(np.argmin((1 + noise) * seconds))]
+
+    def observe(self, report: RoundReport) -> None:
+        """Learn from those who reported."""
+        if self.chosen != "auto" or report.noise is None:
+            return
+        squares = np.where(report.failed, 0.0, report.update_norm**2)
+        useful = np.isfinite(report.noise).all(axis=1) & np.isfinite(squares) & (squares > 0)
+        if not useful.any():
+            return
+        state = self.state
+        past = 0.0 if state.noise is None else PAST
+        noise = (squares[useful] @ report.noise[useful]) / squares[useful].sum()
+        state.noise = noise if state.noise is None else past * state.noise + (1 - past) * noise
+        state.compute = past * state.compute + (1 - past) * float(np.nanmean(report.compute_time[useful]))
+        upload = float(np.nanmean(report.upload_time[useful])) / self.total_bandwidth
+        state.upload = past * state.upload + (1 - past) * upload
+
+
+def reference_bits(training: TrainingSettings) -> int:
+    """Return the size that the upload times of fleets, channels and reports are those of: as set, or 32."""
+    return WHOLE if training.upload_bits == "auto" else training.upload_bits
+
+
+def reference_share(training: TrainingSettings, numbers: int, buffers: int) -> float:
+    """Return how large such an upload is, against one of 32 bits."""
+    return upload_share(reference_bits(training), numbers, buffers)
+
+
+def with_upload_share(fleet: Fleet, share: float) -> Fleet:
+    """Return a fleet whose uploads take a share of their time."""
+    return fleet if share == 1 else replace(fleet, upload_time=fleet.upload_time * share)
