@@ -83,12 +83,22 @@ def test_a_softmax_regression_as_a_layer_of_torch(data):
     assert float(loss) == pytest.approx(trainer.evaluate(model).loss, rel=1e-5)
 
 
+SHIFTS = np.repeat(np.array([[0.05], [-0.03]], np.float32), 610, axis=1)  # whatever the order of parameters
 RULES = {
     "clipped": {"clip_norm": 0.5},
     "proximal": {"proximal": 3.0},
     "linear": {"local_schedule": "linear"},
     "cosine": {"local_schedule": "cosine"},
-    "all": {"clip_norm": 0.5, "proximal": 3.0, "local_schedule": "cosine", "decay": 0.1},
+    "shifted": {"gradient_share": 0.6, "shifts": SHIFTS[:1]},
+    "all": {
+        "clip_norm": 0.5,
+        "proximal": 3.0,
+        "local_schedule": "cosine",
+        "decay": 0.1,
+        "gradient_share": 0.7,
+        "shifts": SHIFTS,
+        "shift_of": np.array([1, 0]),
+    },
 }
 
 

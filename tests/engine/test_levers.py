@@ -1,0 +1,191 @@
+"""Bits, running mean, optimisers of the server and its direction on clients, in whole runs."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from fedtempo import InputError
+from fedtempo.engine.settings import TrainingSettings
+from fedtempo.engine.upload_sizes import UploadSizes
+from fedtempo.fleet import Fleet
+from fedtempo.learning.quantisation import upload_share
+from fedtempo.policies.policy import BufferedPlan, RoundPlan, Stateless
+from fedtempo.policies.registry import BUILT_IN
+from fedtempo.theory.bits import BITS
+from support.simulations import OPTIONS, loop_of, run
+
+LEVERS = {
+    "8 bits": {"upload_bits": 8},
+    "2 bits": {"upload_bits": 2},
+    "auto": {"upload_bits": "auto"},
+    "mean": {"server_average": 0.8},
+    "adam": {"server_optimiser": "adam"},
+    "yogi": {"server_optimiser": "yogi"},
+    "fedexp": {"server_optimiser": "fedexp"},
+    "direction": {"local_direction": 0.5},
+    "all": {"upload_bits": "auto", "server_average": 0.8, "local_direction": 0.3, "server_momentum": 0.5},
+}
+
+
+@pytest.mark.parametrize("lever", LEVERS)
+@pytest.mark.parametrize("policy", BUILT_IN)
+def test_every_policy_takes_every_lever(data, times, policy, lever):
+    result = run(data, times, policy, rounds=4, step_size=0.02, options=OPTIONS.get(policy, {}), **LEVERS[lever])
+    again = run(data, times, policy, rounds=4, step_size=0.02, options=OPTIONS.get(policy, {}), **LEVERS[lever])
+    assert result.records == again.records
+    assert np.isfinite(result.summary["loss"])
+    bits = "upload_bits" in LEVERS[lever]
+    assert all(("upload_bits" in record) == bits for record in result.records)
+
+
+def test_records_without_levers_are_what_they_were(data, times):
+    record = run(data, times, rounds=1).records[0]
+    assert "upload_bits" not in record
+    assert "quantisation_noise" not in record
+
+
+@pytest.mark.parametrize("bits", [2, 8])
+def test_uploads_take_the_time_of_their_bytes(data, times, bits):
+    whole, fewer = (run(data, times, "weighted", rounds=3, upload_bits=b, link="shared") for b in (32, bits))
+    share = upload_share(bits, 610)
+    for one, other in zip(whole.records, fewer.records, strict=True):
+        np.testing.assert_allclose(np.array(other["upload_time"]) / one["upload_time"], share)
+        assert other["round_time"] < one["round_time"]
+        assert other["upload_bits"] == [bits] * len(other["members"])
+        assert all(0 < noise < 30 for noise in other["quantisation_noise"])
+    as_short = run(data, times | {"upload_time": times["upload_time"] * share}, "weighted", rounds=3, link="shared")
+    assert [r["round_time"] for r in as_short.records] == [r["round_time"] for r in fewer.records]
+
+
+class OwnBits(Stateless):
+    """Two clients upload with different bits, in rounds or in steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def plan(self, context):
+        both, weights, bits = np.array([1, 2]), np.array([0.5, 0.5]), np.array([4, 32])
+        if not self.steps:
+            return RoundPlan(members=both, weights=weights, upload_bits=bits)
+        return BufferedPlan(start=both, weights=weights, wait_for=2, upload_bits=bits)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("usual", [32, 8, "auto"])
+def test_a_plan_may_choose_bits_for_each_client(data, times, steps, usual):
+    result = run(data, times, OwnBits(steps), rounds=1, upload_bits=usual, link="shared")
+    record, share = result.records[0], np.array([upload_share(4, 610), 1.0])
+    assert sorted(zip(record["members"], record["upload_bits"], strict=True)) == [(1, 4), (2, 32)]
+    tau, t = times["compute_time"][[1, 2]], times["upload_time"][[1, 2]] * share
+    ends = max(tau.max() + t[np.argmax(tau)], tau.min() + t.sum())
+    assert record["round_time"] == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("wrong", [1, 5, 64, [4, 7]])
+def test_bits_that_no_upload_has_are_refused(wrong):
+    with pytest.raises(InputError, match="upload_bits"):
+        RoundPlan(members=[0, 1], weights=[1.0, 1.0], upload_bits=wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"upload_bits": 5},
+        {"upload_bits": "some"},
+        {"upload_bits": True},
+        {"server_average": 1.5},
+        {"server_average": -0.1},
+        {"server_optimiser": "adagrad"},
+        {"server_step_size": -1.0},
+        {"local_direction": 1.0},
+    ],
+)
+def test_settings_that_are_none_are_refused_by_name(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        TrainingSettings(cohort_size=2, **wrong)
+
+
+def test_quantised_aggregation_is_unbiased(data, times):
+    """The mean over many seeds of the rounding alone is the aggregate without rounding."""
+    from fedtempo.learning.quantisation import Quantiser
+
+    models = []
+    for seed in range(400):
+        loop = loop_of(data, times, "full", upload_bits=2)
+        loop.clients.workers.quantiser = Quantiser(seed)
+        next(loop.rounds())
+        models.append(loop.model.astype(np.float64))
+    exact = loop_of(data, times, "full")
+    next(exact.rounds())
+    spread = np.std(models, axis=0)
+    off = (np.mean(models, axis=0) - exact.model) / np.maximum(spread / np.sqrt(400), 1e-9)
+    assert np.abs(off).max() < 5, "of 610 means, none is five deviations off"
+    assert np.mean(off**2) == pytest.approx(1, abs=0.25)
+    assert spread.max() > 1e-4
+
+
+def test_auto_takes_few_bits_where_links_are_slow_and_more_where_computers_are():
+    def chosen(compute, upload):
+        fleet = Fleet(np.full(4, 0.25), 1.0, compute, upload)
+        return UploadSizes(TrainingSettings(cohort_size=4, upload_bits="auto"), fleet, 10_000, 0).bits
+
+    assert chosen(0.0, 1.0) in (2, 3, 4)
+    assert chosen(1e4, 1.0) >= 16
+    found = [chosen(compute, 1.0) for compute in (0.0, 1.0, 10.0, 100.0, 1e4, 1e9)]
+    assert found == sorted(found)
+    assert set(found) <= set(BITS)
+
+
+def test_auto_learns_the_noise_that_clients_report(data, times):
+    loop = loop_of(data, times, "weighted", upload_bits="auto", rounds=5)
+    assert loop.sizes.state.noise is None
+    records = list(loop.rounds())
+    noise = loop.sizes.state.noise
+    assert (np.diff(noise) <= 0).all()
+    assert noise[BITS.index(records[-1]["upload_bits"][0])] > 0
+
+
+def test_the_mean_of_models_is_evaluated_and_training_goes_on_from_the_last(data, times):
+    loop = loop_of(data, times, "weighted", server_average=1.0, rounds=4)
+    plain = loop_of(data, times, "weighted", rounds=4)
+    models = []
+    for record, _ in zip(loop.rounds(), plain.rounds(), strict=True):
+        models.append(plain.model)
+        np.testing.assert_array_equal(loop.state.model, plain.model)
+        np.testing.assert_allclose(loop.model, np.mean(models, axis=0), atol=1e-6)
+        assert record["loss"] == loop.clients.evaluate(loop.model, loop.buffers).loss
+
+
+def test_clients_follow_the_servers_last_direction(data, times):
+    """FedCM: x ← x - η (α g + (1 - α) Δ), Δ the mean pseudo-gradient of the round before, for each local step."""
+    first = loop_of(data, times, "full", local_direction=0.4, schedule="constant", rounds=2)
+    before = first.model.copy()
+    rounds = first.rounds()
+    next(rounds)
+    pseudo_gradient = (before - first.model) / (0.1 * 5)
+    np.testing.assert_allclose(first.state.direction, -pseudo_gradient, atol=1e-6)
+    middle = first.model.copy()
+    next(rounds)
+    trainer, share = first.clients.workers.trainer, data.data_share
+    rows = first.clients.workers.batches.draw(np.arange(12), 1, 5)
+    reference = np.zeros_like(middle, dtype=np.float64)
+    from fedtempo.learning.readable import ReadableSoftmax
+
+    board = ReadableSoftmax(data)
+    for client in range(12):
+        w = middle.astype(np.float64).reshape(trainer.shape)
+        for batch in rows[client]:
+            _, gradient = board.loss_and_gradient(w, board.inputs[batch], data.labels[batch])
+            w = w - 0.1 * (0.6 * gradient + 0.4 * pseudo_gradient.reshape(w.shape))
+        reference += share[client] * (w.ravel() - middle)
+    np.testing.assert_allclose(first.model, middle + reference, atol=1e-5)
+
+
+def test_the_direction_is_downloaded_with_the_model(data, times):
+    slow = times | {"download_time": np.full(12, 5.0)}
+    plain, led = (
+        list(islice(loop_of(data, slow, "weighted", **more).rounds(), 2)) for more in ({}, {"local_direction": 0.5})
+    )
+    assert led[0]["round_time"] == plain[0]["round_time"], "there is none yet"
+    assert led[1]["round_time"] == pytest.approx(plain[1]["round_time"] + 5.0)
