@@ -6,6 +6,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
+import numpy as np
 import tomli_w
 
 from fedtempo.checks import InputError, near_miss
@@ -83,6 +85,8 @@ def _converted(hint: object, value: object, path: str) -> object:
     if get_origin(kind) is Mapping:
         table = checked_table(path, value)
         return {name: _converted(inside[1], one, _joined(path, name)) for name, one in table.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
     try:
         return msgspec.convert(value, cast("type", kind))
     except msgspec.ValidationError:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from fedtempo.checks import InputError
@@ -41,6 +42,12 @@ def test_values_have_their_types():
         origin="here",
     )  # fmt: skip
     assert isinstance(found.rate, float)
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = read(rate=np.float64(0.25), bits=np.int64(8), on=np.bool_(True))
+    assert (found.rate, found.bits, found.on) == (0.25, 8, True)
+    assert {type(found.rate), type(found.bits), type(found.on)} == {float, int, bool}
 
 
 @pytest.mark.parametrize(
