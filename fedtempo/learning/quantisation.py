@@ -21,6 +21,7 @@ from fedtempo.theory.bits import BITS, WHOLE
 BLOCK = 256  # numbers that share a scale
 HEADER = 8  # bytes: two that say what this is, bits, one that is 0, and how many numbers
 MAGIC = b"ft"
+NORMAL_NUMBERS = 1 << 14  # drawn to find the noise of such
 LEVELS = np.array([2 ** (bits - 1) - 1 for bits in BITS[:-1]], dtype=np.float64)  # L of each size
 
 vectors = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -103,6 +104,11 @@ def noise_of(updates: Parameters) -> Noise:
     """Return ω of each update at each size, as rows."""
     none = np.zeros(len(updates), dtype=np.int64)
     return Quantiser(0).round(updates, none + WHOLE, none, 0)
+
+
+def noise_of_normal_numbers() -> Noise:
+    """Return ω of each size for an update of normally distributed numbers: what to expect before any was seen."""
+    return noise_of(np.random.default_rng(0).standard_normal((1, NORMAL_NUMBERS)).astype(np.float32))[0]
 
 
 def _largest(bits: npt.ArrayLike) -> npt.NDArray[np.float64]:
