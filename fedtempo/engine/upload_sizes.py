@@ -14,6 +14,7 @@ from fedtempo.checks import Vector
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.quantisation import noise_of_normal_numbers, upload_share
+from fedtempo.learning.sparsification import sparse_share
 from fedtempo.policies.policy import RoundReport
 from fedtempo.theory.bits import BITS, WHOLE
 
@@ -76,6 +77,8 @@ def reference_bits(training: TrainingSettings) -> int:
 
 def reference_share(training: TrainingSettings, numbers: int, buffers: int) -> float:
     """Return how large such an upload is, against one of 32 bits."""
+    if training.upload_top:
+        return sparse_share(training.upload_top, numbers, buffers)
     return upload_share(reference_bits(training), numbers, buffers)
 
 

@@ -74,6 +74,7 @@ class LocalResult:
     mean_loss: Vector  # of the batches, along the path
     buffers: Buffers | None = None  # of each client after its steps, as rows; None: the model has none
     noise: Vector | None = None  # ω of uploads of each size, as rows; None: not measured
+    rest: Parameters | None = None  # what each did not send, as rows; None: it is forgotten
 
     @classmethod
     def of_nobody(cls, num_parameters: int, sizes: int = 0) -> "LocalResult":
@@ -93,6 +94,7 @@ class LocalResult:
             mean_loss=self.mean_loss[places],
             buffers=None if self.buffers is None else self.buffers[places],
             noise=None if self.noise is None else self.noise[places],
+            rest=None if self.rest is None else self.rest[places],
         )
 
     @property

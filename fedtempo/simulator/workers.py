@@ -10,6 +10,7 @@ from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.quantisation import Quantiser
+from fedtempo.learning.sparsification import keep_largest
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer, buffered
 from fedtempo.state import NoState, Stateful
 
@@ -22,6 +23,7 @@ class Work:
     local_steps: Integers
     step_size: Vector
     upload_bits: Integers | None = None  # of a number in each update; None: as they are, and nothing is measured
+    rest: Parameters | None = None  # what each did not send before, as rows, to add now; None: it is forgotten
 
 
 class Workers(Stateful, Protocol):
@@ -70,12 +72,27 @@ class LocalWorkers:
             gradient_share=1.0 if start.direction is None else 1.0 - training.local_direction,
             shifts=None if start.direction is None else np.float32(-training.local_direction) * start.direction[None],
         )
-        result = self.trainer.train(start.model[None], local)
-        if work.upload_bits is None:
+        return self._sent(self.trainer.train(start.model[None], local), work, start.round_index)
+
+    def _sent(self, result: LocalResult, work: Work, round_index: int) -> LocalResult:
+        """Return what arrives of each update, and with error feedback what does not.
+
+        With e what was not sent before, x = Δ + e is cut or rounded to C(x), and e becomes x - C(x).
+        """
+        share, bits = self.training.upload_top, work.upload_bits
+        if bits is None and not share:
             return result
-        updates = np.array(result.update, dtype=np.float32)
-        noise = self.quantiser.round(updates, work.upload_bits, work.clients, start.round_index)
-        return replace(result, update=updates, noise=noise)
+        updates, noise = np.array(result.update, dtype=np.float32), result.noise
+        if work.rest is not None:
+            updates += work.rest
+        whole = None if work.rest is None else updates.copy()
+        if share:
+            keep_largest(updates, share)
+        elif bits is not None:
+            noise = self.quantiser.round(updates, bits, work.clients, round_index, nearest=whole is not None)
+        with np.errstate(invalid="ignore"):  # where an update is not finite
+            rest = None if whole is None else whole - updates
+        return replace(result, update=updates, noise=noise, rest=rest)
 
     def losses(self, clients: Integers, start: Start) -> Vector:
         """Return F_i of the model for some clients."""
