@@ -54,6 +54,7 @@ class TrainingSettings:
     upload_top: float = 0.0  # share of the numbers in an update, the largest, that are sent alone; 0: all are
     error_feedback: bool = False  # clients add what they did not send to their next update, and round to the nearest
     local_direction: float = 0.0  # share of the server's last direction in local steps, as FedCM's 1 - α
+    local_correction: bool = False  # SCAFFOLD's, from the memory: local steps follow g - c_i + c
 
     def __post_init__(self) -> None:
         """Check each setting."""
@@ -67,6 +68,10 @@ class TrainingSettings:
         check_fraction("server_average", self.server_average)
         if check_fraction("local_direction", self.local_direction) == 1:
             raise InputError("local_direction", "be below 1", "1", "clients would learn nothing from their data")
+        if self.local_correction and self.local_direction:
+            raise InputError(
+                "local_correction", "go without local_direction", f"{self.local_direction:g}", "choose one"
+            )
         check_upload_bits("upload_bits", self.upload_bits)
         self._check_feedback()
         check_choice("server_optimiser", self.server_optimiser, SERVER_OPTIMISERS)

@@ -60,6 +60,12 @@ def schedule_factor(schedule: LocalSchedule, done: Vector) -> Vector:
     return 1.0 - share if schedule == "linear" else (1.0 + np.cos(np.pi * share)) / 2.0
 
 
+def whole_steps(schedule: LocalSchedule, local_steps: Integers) -> Vector:
+    """Return the sum of these factors over E local steps."""
+    steps = local_steps.astype(np.float64)
+    return steps if schedule == "constant" else (steps + 1) / 2
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class LocalResult:
     """What local SGD gives back, one entry for each client.

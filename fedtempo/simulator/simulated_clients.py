@@ -223,8 +223,7 @@ class SimulatedRound:
         ready: Vector = self.now.compute_time[clients] * (steps / self.training.local_steps)
         if self.fleet.download_time is None:
             return ready
-        # The server's direction is as large as the model that it comes with.
-        download = self.fleet.download_time[clients] * (1.0 if self.start.direction is None else 2.0)
+        download = self.fleet.download_time[clients] * float(self.start.models_sent)
         return ready + np.where(np.isin(clients, self.probed.have_the_model), 0.0, download)
 
     def _time(self, plan: RoundPlan, steps: Integers, bits: Integers | None) -> tuple[float, Booleans]:

@@ -11,7 +11,16 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.quantisation import Quantiser
 from fedtempo.learning.sparsification import keep_largest
-from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer, buffered
+from fedtempo.learning.trainer import (
+    Buffers,
+    Evaluation,
+    LocalResult,
+    LocalWork,
+    Parameters,
+    Trainer,
+    buffered,
+    whole_steps,
+)
 from fedtempo.state import NoState, Stateful
 
 
@@ -59,6 +68,7 @@ class LocalWorkers:
         """Run the local steps of all clients in one call."""
         training = self.training
         rows = self.batches.draw(work.clients, start.round_index, int(work.local_steps.max(initial=1)))
+        deviation = None if start.deviation is None else start.deviation(work.clients)
         local = LocalWork(
             start=np.zeros(len(work.clients), dtype=np.int64),
             rows=rows,
@@ -70,9 +80,25 @@ class LocalWorkers:
             local_schedule=training.local_schedule,
             buffers=None if self.buffered is None else start.buffers[None],
             gradient_share=1.0 if start.direction is None else 1.0 - training.local_direction,
-            shifts=None if start.direction is None else np.float32(-training.local_direction) * start.direction[None],
+            shifts=self._shifts(start, work, deviation),
+            shift_of=None if deviation is None else np.arange(len(work.clients)),
         )
-        return self._sent(self.trainer.train(start.model[None], local), work, start.round_index)
+        result = self.trainer.train(start.model[None], local)
+        if deviation is not None:
+            result = replace(result, update=result.update + _column(work.step_size) * deviation)
+        return self._sent(result, work, start.round_index)
+
+    def _shifts(self, start: Start, work: Work, deviation: Parameters | None) -> Parameters | None:
+        """Return what steps follow beside gradients, as rows.
+
+        SCAFFOLD's correction is c - c_i, with c_i = -y_i/E the mean gradient along the client's last path, y_i what the
+        memory holds of it, and c their mean. Its part of the update is known, so it is taken out again: what is sent
+        and remembered are the gradients alone, c_i⁺ = c_i - c + (w - w_i)/(E η) (option II). The server's step along
+        the memory, ȳ + mean (y_i⁺ - y_i), then is that of SCAFFOLD, the mean of w_i - w over η.
+        """
+        if deviation is not None:
+            return deviation / _column(whole_steps(self.training.local_schedule, work.local_steps))
+        return None if start.direction is None else np.float32(-self.training.local_direction) * start.direction[None]
 
     def _sent(self, result: LocalResult, work: Work, round_index: int) -> LocalResult:
         """Return what arrives of each update, and with error feedback what does not.
@@ -103,3 +129,8 @@ class LocalWorkers:
     def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation:
         """Return how good a model is."""
         return self.trainer.evaluate(model) if self.buffered is None else self.buffered.evaluate(model, buffers)
+
+
+def _column(values: Vector) -> Parameters:
+    """Return one number for each client, to multiply rows with."""
+    return values.astype(np.float32)[:, np.newaxis]

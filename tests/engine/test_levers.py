@@ -26,6 +26,7 @@ LEVERS = {
     "adam": {"server_optimiser": "adam"},
     "yogi": {"server_optimiser": "yogi"},
     "fedexp": {"server_optimiser": "fedexp"},
+    "correction": {"local_correction": True, "server_memory": True},
     "direction": {"local_direction": 0.5},
     "all": {"upload_bits": "auto", "server_average": 0.8, "local_direction": 0.3, "server_momentum": 0.5},
 }
@@ -107,6 +108,7 @@ def test_bits_that_no_upload_has_are_refused(wrong):
         {"server_optimiser": "adagrad"},
         {"server_step_size": -1.0},
         {"local_direction": 1.0},
+        {"local_correction": True, "local_direction": 0.5},
     ],
 )
 def test_settings_that_are_none_are_refused_by_name(wrong):

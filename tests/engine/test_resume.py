@@ -136,6 +136,7 @@ SETTINGS = {
     "adam": {"training": {"server_optimiser": "adam", "local_direction": 0.3}},
     "mean": {"training": {"server_average": 0.7}},
     "bits": {"training": {"upload_bits": "auto"}},
+    "correction": {"training": {"server_memory": True, "local_correction": True}},
     "top": {"training": {"upload_top": 0.1, "error_feedback": True}},
     "few bits": {"training": {"upload_bits": 3, "error_feedback": True}},
     "fading": {"channel": "fading"},

@@ -15,7 +15,7 @@ from fedtempo.policies.registry import PolicyLike, check_name, traits
 
 Clock = Literal["wall", "simulated"]
 Evaluator = Literal["server", "clients"]
-IN_THE_SIMULATOR = ("upload_top", "error_feedback")  # settings of training that no node follows
+IN_THE_SIMULATOR = ("upload_top", "error_feedback", "local_correction")  # settings of training that no node follows
 EVALUATE = 'give start evaluate_fn, or the strategy evaluate="clients"'
 
 
