@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, Vector, check_positive, first_violation
+from fedtempo.checks import InputError, Integers, Vector, check_positive, first_violation
 from fedtempo.files import read_errors, whole_file
 from fedtempo.fleet import Fleet
 
@@ -20,7 +20,8 @@ NUMBERS = ("data_share", "gradient_bound", "compute_time", "upload_time", "downl
 INSTEAD = {"data_share": "samples", "upload_time": "uplink_mbps"}
 KNOWN = ("name", *NUMBERS, *INSTEAD.values())
 SEPARATORS = (",", ";", "\t")  # spreadsheets write one of these
-PLANNED = ("round_cost", "sampling_prob", "draws_per_round", "aggregation_weight")  # what `fedtempo plan -o` adds
+# What `fedtempo plan -o` adds.
+PLANNED = ("round_cost", "sampling_prob", "draws_per_round", "aggregation_weight", "upload_bits")
 
 
 class FleetNotice(UserWarning):
@@ -41,7 +42,7 @@ def read_fleet(path: Path | str, *, total_bandwidth: float = 1.0, model_megabyte
         return _build(columns, total_bandwidth, model_megabytes)
 
 
-def write_fleet(path: Path | str, fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
+def write_fleet(path: Path | str, fleet: Fleet, extra: Mapping[str, Vector | Integers] | None = None) -> None:
     """Write a fleet, and columns beside it, as CSV that ``read_fleet`` reads back to the last bit.
 
     The file appears whole or not at all. The total bandwidth is not in it.
@@ -50,7 +51,7 @@ def write_fleet(path: Path | str, fleet: Fleet, extra: Mapping[str, Vector] | No
         dump_fleet(stream, fleet, extra)
 
 
-def dump_fleet(stream: IO[str], fleet: Fleet, extra: Mapping[str, Vector] | None = None) -> None:
+def dump_fleet(stream: IO[str], fleet: Fleet, extra: Mapping[str, Vector | Integers] | None = None) -> None:
     """Write the lines of ``write_fleet``."""
     columns = {field: getattr(fleet, field) for field in NUMBERS if getattr(fleet, field) is not None}
     columns |= extra or {}
@@ -164,7 +165,8 @@ def _build(columns: dict[str, Any], total_bandwidth: float, model_megabytes: flo
     if model_megabytes is not None:
         check_positive("model_megabytes", model_megabytes)
         if "uplink_mbps" not in columns:
-            warnings.warn("the model size is not used: the file has no uplink_mbps", FleetNotice, stacklevel=3)
+            message = "the model size is not used for upload times: the file has no uplink_mbps"
+            warnings.warn(message, FleetNotice, stacklevel=3)
     if "samples" in columns:
         samples = columns.pop("samples")
         _check_column("samples", samples, names, "leave out clients that hold no data")

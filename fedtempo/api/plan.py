@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedtempo.api.result import Result
-from fedtempo.checks import InputError, Vector
+from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.experiments.settings.decode import decode
 from fedtempo.fleet import Fleet
 from fedtempo.fleet_csv import read_fleet
@@ -17,6 +19,7 @@ from fedtempo.planning.values import Plan
 from fedtempo.tables.document import Document
 from fedtempo.tables.frame import frame_of
 from fedtempo.tables.table import Table
+from fedtempo.theory.bits import WHOLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +40,12 @@ class PlannedFleet(Result):
     def sampling_prob(self) -> Vector:
         """The probability q_i of each client in one draw."""
         return self.plan.sampling_prob
+
+    @property
+    def upload_bits(self) -> Integers:
+        """The bits of a number in each client's uploads."""
+        bits = self.plan.upload_bits
+        return np.full(len(self.plan.fleet), WHOLE) if bits is None else bits
 
     @property
     def cohort_size(self) -> int:
@@ -79,9 +88,13 @@ def plan(fleet: Fleet | Path | str, **settings: object) -> PlannedFleet:
     - ``fleet``: a ``Fleet``, or the path of its CSV file.
     - ``settings``: ``cohort_size`` (K; left out, it is chosen too), ``max_cohort``, ``beta_over_alpha``, ``floor``,
       ``link``, ``duplicates``, ``rounds_weighted``, ``weighted_cohort``, ``draws``, ``seed``: as for ``fedtempo plan``.
+      ``bits``: of a number in an upload, ``"auto"`` for each client its own. ``noise``: ω of sizes, as ``{8: 0.001}``;
+      ``largest_noise``: the largest ω to choose. ``model_megabytes``: the size of an upload with 32 bits, for the
+      column uplink_mbps of a file, and so that headers count.
     """
     if not isinstance(fleet, (Fleet, str, Path)):
         rule = "be a Fleet, or the path of its CSV file"
         raise InputError(name="fleet", rule=rule, got=type(fleet).__name__)
-    read = fleet if isinstance(fleet, Fleet) else read_fleet(fleet)
-    return PlannedFleet(plan_fleet(read, decode(PlanSettings, settings)))
+    asked = decode(PlanSettings, settings)
+    read = fleet if isinstance(fleet, Fleet) else read_fleet(fleet, model_megabytes=asked.model_megabytes)
+    return PlannedFleet(plan_fleet(read, asked))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -15,6 +15,7 @@ from fedtempo.planning.files import PlanFiles, write_plan
 from fedtempo.planning.plan import plan_fleet
 from fedtempo.planning.settings import PlanSettings
 from fedtempo.planning.values import Plan
+from fedtempo.policies.policy import UploadBits
 from fedtempo.tables.terminal import show_framed
 from fedtempo.theory.bandwidth import LinkMode
 from fedtempo.theory.round_time import Duplicates
@@ -50,6 +51,14 @@ def plan(
         int | None, typer.Option(help="Cohorts drawn for each mean round time; at most 10,000 if left out.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of those draws.")] = 0,
+    bits: Annotated[
+        str, typer.Option(help="Bits of a number in an upload: 2, 3, 4, 8, 16 or 32; auto: each client its own.")
+    ] = "32",
+    noise: Annotated[
+        str | None,
+        typer.Option(metavar="SIZES", help="Noise ω of sizes, as 4=0.1,8=0.0003; if left out, that of normal numbers."),
+    ] = None,
+    largest_noise: Annotated[float | None, typer.Option(help="The largest ω that auto may choose.")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write q and more of each client as CSV.")
     ] = None,
@@ -78,6 +87,10 @@ def plan(
         weighted_cohort=weighted_cohort,
         draws=draws,
         seed=seed,
+        bits=_bits(bits),
+        noise=None if noise is None else _noise(noise),
+        largest_noise=largest_noise,
+        model_megabytes=model_megabytes,
     )
     with fleet_notices():
         fleet = read_fleet(fleet_csv, total_bandwidth=total_bandwidth, model_megabytes=model_megabytes)
@@ -91,6 +104,20 @@ def plan(
     _show(result)
     for path in wanted.paths:
         print(f"wrote {path}")
+
+
+def _bits(text: str) -> UploadBits:
+    """Return what --bits says; whether there is such a size is checked with the other settings."""
+    return cast("UploadBits", int(text) if text.isdecimal() else text)
+
+
+def _noise(text: str) -> dict[int, float]:
+    """Read sizes and their noise, as 4=0.1,8=0.0003."""
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        return {int(size): float(value) for size, value in pairs}
+    except ValueError:
+        raise InputError("noise", "name sizes and their noise, as 4=0.1,8=0.0003", repr(text)) from None
 
 
 def _show(result: Plan) -> None:

@@ -1,5 +1,6 @@
 """The seam between the loop and those who train, simulated or real: what is asked of them, what they report."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -21,6 +22,14 @@ class Start:
     step_size: float  # η of the schedule
     upload_bits: int | None = None  # of uploads whose plan names none; None: 32, and their noise is not measured
     direction: Parameters | None = None  # the server's last, for each local step, where clients follow it too
+    deviation: Callable[[Integers], Parameters] | None = (
+        None  # y_i - ȳ of some clients, where these correct their steps
+    )
+
+    @property
+    def models_sent(self) -> int:
+        """How many vectors of the model's size a client downloads."""
+        return 1 + (self.direction is not None) + (self.deviation is not None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

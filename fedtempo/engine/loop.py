@@ -84,6 +84,9 @@ class Loop:
             optimiser=self.training.server_optimiser,
             step_size=self.training.server_step_size,
         )
+        if self.training.local_correction and not self.aggregator.memory:
+            remedy = "set server_memory, or take a policy with a memory, such as tempo"
+            raise InputError("local_correction", "go with a memory of last updates", "none", remedy)
         self.average = ServerAverage(self.training.server_average)
         self.sizes = UploadSizes(self.training, self.fleet, initial.size, initial_buffers.size)
         self.state = LoopState(initial.copy(), initial_buffers.copy(), initial, initial_buffers)
@@ -186,6 +189,9 @@ class Loop:
             step_size=self.training.step_size_of(state.round_index),
             upload_bits=None if self.training.upload_bits == WHOLE else self.sizes.bits,
             direction=state.direction,
+            deviation=self.aggregator.deviation
+            if self.training.local_correction and self.aggregator.state.known_share
+            else None,
         )
 
     def _plan(self, begun: Round) -> tuple[RoundPlan | BufferedPlan, Round]:

@@ -21,6 +21,7 @@ from fedtempo.learning.server_optimisers import SERVER_OPTIMISERS, ServerOptimis
 from fedtempo.learning.trainer import LOCAL_SCHEDULES, LocalSchedule
 from fedtempo.policies.policy import PolicySetting, UploadBits, check_upload_bits
 from fedtempo.theory.bandwidth import LINK_MODES, LinkMode
+from fedtempo.theory.bits import WHOLE
 from fedtempo.theory.round_time import DUPLICATES, Duplicates
 
 Schedule = Literal["constant", "inverse"]
@@ -50,7 +51,10 @@ class TrainingSettings:
     server_average: float = 0.0  # share of the past in the mean of models that is evaluated; 0: the last model is
     server_optimiser: ServerOptimiser = "sgd"  # what the server makes of the mean update of a step
     server_step_size: float = 0.0  # factor of the server's step; 0: the usual, which is 1, for adam and yogi 0.01
+    upload_top: float = 0.0  # share of the numbers in an update, the largest, that are sent alone; 0: all are
+    error_feedback: bool = False  # clients add what they did not send to their next update, and round to the nearest
     local_direction: float = 0.0  # share of the server's last direction in local steps, as FedCM's 1 - α
+    local_correction: bool = False  # SCAFFOLD's, from the memory: local steps follow g - c_i + c
 
     def __post_init__(self) -> None:
         """Check each setting."""
@@ -64,12 +68,30 @@ class TrainingSettings:
         check_fraction("server_average", self.server_average)
         if check_fraction("local_direction", self.local_direction) == 1:
             raise InputError("local_direction", "be below 1", "1", "clients would learn nothing from their data")
+        if self.local_correction and self.local_direction:
+            raise InputError(
+                "local_correction", "go without local_direction", f"{self.local_direction:g}", "choose one"
+            )
         check_upload_bits("upload_bits", self.upload_bits)
+        self._check_feedback()
         check_choice("server_optimiser", self.server_optimiser, SERVER_OPTIMISERS)
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("local_schedule", self.local_schedule, LOCAL_SCHEDULES)
         check_choice("link", self.link, LINK_MODES)
         check_choice("duplicates", self.duplicates, DUPLICATES)
+
+    def _check_feedback(self) -> None:
+        """Refuse ways to send less that do not go together."""
+        if check_fraction("upload_top", self.upload_top) and self.upload_bits != WHOLE:
+            raise InputError("upload_top", "go with upload_bits 32", f"{self.upload_bits}", "choose one of them")
+        if not self.error_feedback:
+            return
+        if self.upload_bits == "auto":
+            remedy = "auto weighs a noise without bias: name a size, such as 4"
+            raise InputError("error_feedback", "go with upload_bits that are fixed", "auto", remedy)
+        if not self.upload_top and self.upload_bits == WHOLE:
+            remedy = "set upload_top, or upload_bits below 32"
+            raise InputError("error_feedback", "have an error to feed back", "uploads that are whole", remedy)
 
     def step_size_of(self, round_index: int) -> float:
         """Return η of a round."""

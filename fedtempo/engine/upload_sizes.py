@@ -13,12 +13,12 @@ import numpy as np
 from fedtempo.checks import Vector
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.learning.quantisation import noise_of, upload_share
+from fedtempo.learning.quantisation import noise_of_normal_numbers, upload_share
+from fedtempo.learning.sparsification import sparse_share
 from fedtempo.policies.policy import RoundReport
 from fedtempo.theory.bits import BITS, WHOLE
 
 PAST = 0.9  # share of the past in running means, for each round
-NUMBERS = 1 << 14  # drawn to find the noise of normally distributed ones
 
 
 @dataclass(slots=True)
@@ -49,8 +49,7 @@ class UploadSizes:
         state = self.state
         noise, (compute, upload) = state.noise, (state.compute, state.upload)
         if noise is None:
-            normal = np.random.default_rng(0).standard_normal((1, NUMBERS)).astype(np.float32)
-            noise, (compute, upload) = noise_of(normal)[0], self.nominal
+            noise, (compute, upload) = noise_of_normal_numbers(), self.nominal
         seconds = self.cohort_size * upload * self.shares + compute
         return BITS[int(np.argmin((1 + noise) * seconds))]
 
@@ -78,6 +77,8 @@ def reference_bits(training: TrainingSettings) -> int:
 
 def reference_share(training: TrainingSettings, numbers: int, buffers: int) -> float:
     """Return how large such an upload is, against one of 32 bits."""
+    if training.upload_top:
+        return sparse_share(training.upload_top, numbers, buffers)
     return upload_share(reference_bits(training), numbers, buffers)
 
 

@@ -121,6 +121,15 @@ class Aggregator:
             state.velocity = step
         return np.float32(self.step_size * step_size) * step
 
+    def deviation(self, clients: Integers) -> Parameters:
+        """Return y_i - ȳ of some clients, as rows, ȳ the mean of the memory; 0 of those who never reported."""
+        state = self.state
+        if state.total_remembered is None or not state.known_share:
+            raise ValueError("deviations are those of a memory in which somebody is")
+        usual = state.total_remembered / np.float32(state.known_share)
+        known = (self.remembered.direction(client) for client in clients.tolist())
+        return np.array([np.zeros_like(usual) if one is None else one - usual for one in known], dtype=np.float32)
+
     def forget(self, clients: Integers) -> None:
         """Remember nothing of some clients any longer, such as have gone: the mean of the others stands in."""
         state = self.state

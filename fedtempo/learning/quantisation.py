@@ -21,6 +21,7 @@ from fedtempo.theory.bits import BITS, WHOLE
 BLOCK = 256  # numbers that share a scale
 HEADER = 8  # bytes: two that say what this is, bits, one that is 0, and how many numbers
 MAGIC = b"ft"
+NORMAL_NUMBERS = 1 << 14  # drawn to find the noise of such
 LEVELS = np.array([2 ** (bits - 1) - 1 for bits in BITS[:-1]], dtype=np.float64)  # L of each size
 
 vectors = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -54,13 +55,16 @@ class Quantiser:
         made.key = np.asarray(key, dtype=np.uint64)
         return made
 
-    def round(self, updates: Parameters, bits: Integers, clients: Integers, round_index: int) -> Noise:
+    def round(
+        self, updates: Parameters, bits: Integers, clients: Integers, round_index: int, *, nearest: bool = False
+    ) -> Noise:
         """Round each update to its bits, in its place; return ω of each, as rows.
 
-        An update that is not finite stays as it is, and its ω is NaN.
+        An update that is not finite stays as it is, and its ω is NaN. ``nearest``: to the nearest level, which is
+        biased, and ω is then the squared error over the squared norm.
         """
         noise = np.zeros((len(updates), len(BITS)))
-        _round_all(updates, _largest(bits), self.key, clients, np.uint64(round_index), LEVELS, noise)
+        _round_all(updates, _largest(bits), self.key, clients, np.uint64(round_index), LEVELS, noise, nearest)
         return noise
 
     def pack(self, update: Parameters, bits: int, client: int, round_index: int) -> bytes:
@@ -69,7 +73,7 @@ class Quantiser:
             return update.astype("<f4").tobytes()
         levels = np.empty(update.size, dtype=np.float64)
         scales = np.empty(-(-update.size // BLOCK), dtype=np.float32)
-        _round(update, float(_largest(bits)), self.key, client, np.uint64(round_index), levels, scales)
+        _round(update, float(_largest(bits)), self.key, client, np.uint64(round_index), levels, scales, False)
         packed = np.zeros(-(-update.size * bits // 8), dtype=np.uint8)
         _pack(levels, bits, packed)
         header = MAGIC + bytes([bits, 0]) + update.size.to_bytes(4, "little")
@@ -105,6 +109,11 @@ def noise_of(updates: Parameters) -> Noise:
     return Quantiser(0).round(updates, none + WHOLE, none, 0)
 
 
+def noise_of_normal_numbers() -> Noise:
+    """Return ω of each size for an update of normally distributed numbers: what to expect before any was seen."""
+    return noise_of(np.random.default_rng(0).standard_normal((1, NORMAL_NUMBERS)).astype(np.float32))[0]
+
+
 def _largest(bits: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return L, the largest level."""
     return np.exp2(np.asarray(bits) - 1.0) - 1.0
@@ -119,19 +128,20 @@ def _round_all(
     round_index: np.uint64,
     sizes: Vector,
     noise: Vector,
+    nearest: bool,
 ) -> None:
     """Round each row to its levels, unless they are those of 32 bits, and fill in its ω."""
     count = updates.shape[1]
     levels, scales = np.empty(count), np.empty(-(-count // BLOCK), dtype=np.float32)
     for k in range(len(updates)):
-        _measure(updates[k], sizes, noise[k])
+        _measure(updates[k], sizes, noise[k], nearest)
         if largest[k] < 2.0**30 and np.isfinite(noise[k, 0]):
-            _round(updates[k], largest[k], key, clients[k], round_index, levels, scales)
+            _round(updates[k], largest[k], key, clients[k], round_index, levels, scales, nearest)
             _restore(levels, scales, largest[k], updates[k])
 
 
 @vectors
-def _measure(update: Parameters, sizes: Vector, noise: Vector) -> None:
+def _measure(update: Parameters, sizes: Vector, noise: Vector, nearest: bool) -> None:
     """Fill in ω for each number L of levels; NaN where a number is not finite."""
     square, places = 0.0, np.empty(BLOCK, dtype=np.float32)
     for first in range(0, len(update), BLOCK):
@@ -145,10 +155,16 @@ def _measure(update: Parameters, sizes: Vector, noise: Vector) -> None:
         square += np.float64(own) * np.float64(scale) ** 2
         for size in range(len(sizes)):
             largest, total = np.float32(sizes[size]), np.float32(0)
-            for i in range(len(block)):
-                place = places[i] * largest
-                fraction = place - np.floor(place)
-                total += fraction * (np.float32(1) - fraction)
+            if nearest:
+                for i in range(len(block)):
+                    place = places[i] * largest
+                    fraction = place - np.floor(place + np.float32(0.5))
+                    total += fraction * fraction
+            else:
+                for i in range(len(block)):
+                    place = places[i] * largest
+                    fraction = place - np.floor(place)
+                    total += fraction * (np.float32(1) - fraction)
             noise[size] += np.float64(total) * (np.float64(scale) / sizes[size]) ** 2
     if not np.isfinite(square):
         noise[:] = np.nan
@@ -174,6 +190,7 @@ def _round(
     round_index: np.uint64,
     levels: Vector,
     scales: Parameters,
+    nearest: bool,
 ) -> None:
     """Fill in the scale of each block and the level of each number."""
     words = np.empty(4, dtype=np.uint64)
@@ -185,6 +202,11 @@ def _round(
         last, scale = min(first + BLOCK, len(update)), _scale(update[first : first + BLOCK])
         scales[first // BLOCK] = scale
         divisor = np.float64(scale) if scale > 0 else 1.0
+        if nearest:
+            for i in range(first, last):
+                level = np.floor(abs(np.float64(update[i])) / divisor * largest + 0.5)
+                levels[i] = level if update[i] >= 0 else -level
+            continue
         for i in range(first, last):
             word = _mixed(np.uint32(_mixed(np.uint32(np.uint32(i) + one)) + two))
             chance = np.float64(np.int32(word >> np.uint32(1))) * 2.0**-31  # signed, which vector code can convert

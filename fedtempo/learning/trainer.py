@@ -60,6 +60,12 @@ def schedule_factor(schedule: LocalSchedule, done: Vector) -> Vector:
     return 1.0 - share if schedule == "linear" else (1.0 + np.cos(np.pi * share)) / 2.0
 
 
+def whole_steps(schedule: LocalSchedule, local_steps: Integers) -> Vector:
+    """Return the sum of these factors over E local steps."""
+    steps = local_steps.astype(np.float64)
+    return steps if schedule == "constant" else (steps + 1) / 2
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class LocalResult:
     """What local SGD gives back, one entry for each client.
@@ -74,6 +80,7 @@ class LocalResult:
     mean_loss: Vector  # of the batches, along the path
     buffers: Buffers | None = None  # of each client after its steps, as rows; None: the model has none
     noise: Vector | None = None  # ω of uploads of each size, as rows; None: not measured
+    rest: Parameters | None = None  # what each did not send, as rows; None: it is forgotten
 
     @classmethod
     def of_nobody(cls, num_parameters: int, sizes: int = 0) -> "LocalResult":
@@ -93,6 +100,7 @@ class LocalResult:
             mean_loss=self.mean_loss[places],
             buffers=None if self.buffers is None else self.buffers[places],
             noise=None if self.noise is None else self.noise[places],
+            rest=None if self.rest is None else self.rest[places],
         )
 
     @property

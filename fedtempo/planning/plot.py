@@ -8,6 +8,7 @@ from fedtempo.checks import Integers, Vector
 from fedtempo.figures import check_matplotlib, new_figure
 from fedtempo.planning.plan import time_against_cohort
 from fedtempo.planning.values import Plan
+from fedtempo.theory.round_time import round_cost
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,9 +26,9 @@ def plan_figure(plan: Plan) -> "Figure":
 
     figure = new_figure(13, 4.2, layout=ConstrainedLayoutEngine(wspace=0.06))
     by_cost, by_importance, by_cohort = figure.subplots(1, 3)
-    columns, importance = plan.columns(), plan.fleet.importance
+    costs, importance = round_cost(plan.sent, cohort_size=plan.cohort_size), plan.fleet.importance
     shown = _shown(plan)
-    cost, q, importance = columns["round_cost"][shown], plan.sampling_prob[shown], importance[shown]
+    cost, q, importance = costs[shown], plan.sampling_prob[shown], importance[shown]
     uniform = 1 / len(plan.fleet)
     labels = ("round cost $c_i = K t_i/f_{tot} + τ_i$ (s)", "importance $p_i G_i$")
     _scatter(by_cost, cost, q, importance, uniform, labels)

@@ -1,9 +1,13 @@
 """What a plan is asked for, checked before a fleet is read."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedtempo.checks import InputError, check_count, check_fraction, check_nonnegative, check_positive
+from fedtempo.policies.policy import UploadBits, check_upload_bits
 from fedtempo.theory.bandwidth import LinkMode
+from fedtempo.theory.bits import BITS
 from fedtempo.theory.round_time import Duplicates
 
 LARGEST_COHORT = 1_000_000
@@ -24,6 +28,10 @@ class PlanSettings:
     weighted_cohort: int | None = None  # ... with so many draws a round; None: as many as the plan has
     draws: int | None = None  # cohorts drawn for each expected round time; None: what a few seconds allow
     seed: int = 0
+    bits: UploadBits = 32  # of a number in an upload; auto: each client its own
+    noise: Mapping[int, float] | None = None  # ω by size; of other sizes, that of normally distributed numbers
+    largest_noise: float | None = None  # ω that is still acceptable, for auto; None: any
+    model_megabytes: float | None = None  # of an upload with 32 bits, so that headers count; None: a large model's
 
     def __post_init__(self) -> None:
         """Check everything before a fleet is read or a figure computed."""
@@ -44,6 +52,22 @@ class PlanSettings:
         if self.draws is not None and not 2 <= check_count("draws", self.draws) <= MOST_DRAWS:
             raise InputError(name="draws", rule=f"lie between 2 and {MOST_DRAWS:,}", got=f"{self.draws:.3g}")
         check_nonnegative("seed", self.seed)
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        check_upload_bits("bits", self.bits)
+        for size, noise in (self.noise or {}).items():
+            if size not in BITS[:-1]:
+                rule = f"name sizes of {', '.join(map(str, BITS[:-1]))} bits"
+                raise InputError(name="noise", rule=rule, got=str(size))
+            if not (math.isfinite(noise) and noise >= 0):
+                raise InputError(name="noise", rule="be zero or positive, and finite", got=f"{noise} for {size} bits")
+        if self.largest_noise is not None:
+            check_nonnegative("largest_noise", self.largest_noise)
+            if self.bits != "auto":
+                raise InputError("largest_noise", "go with {bits} auto", f"{self.bits} bits", "it limits the choice")
+        if self.model_megabytes is not None:
+            check_positive("model_megabytes", self.model_megabytes)
 
     def draws_of(self, cohort_size: int) -> int:
         """Return how many cohorts of a size to draw."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtempo.checks import Integers
+from fedtempo.checks import Integers, Vector
 from fedtempo.tables.table import EMPTY, Cell, Column, Table, number_cell
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def policy_table(plan: "Plan") -> Table:
         f"{settings.beta_over_alpha:g} beside a sampling noise of {plan.forecasts[0].noise:.3g}"
     )
     rows = [_policy_row(plan, forecast) for forecast in plan.forecasts]
-    return Table.from_rows([_column(name) for name in columns], rows, title=title, notes=[LEGEND], marked=0)
+    notes = [LEGEND, *plan.words_on_bits()]
+    return Table.from_rows([_column(name) for name in columns], rows, title=title, notes=notes, marked=0)
 
 
 def _policy_row(plan: "Plan", forecast: "Forecast") -> list[str | Cell]:
@@ -68,7 +69,7 @@ def client_table(plan: "Plan", most: int = MOST_CLIENTS) -> Table:
     if len(plan.fleet) > most:
         title = f"The {most} clients drawn most, with {plan.sampling_prob[shown].sum():.0%} of the draws"
     fleet, columns = plan.fleet, plan.columns()
-    numbers = {
+    numbers: dict[str, tuple[Vector | Integers, str]] = {
         "data share": (fleet.data_share, ".3g"),
         "G": (fleet.gradient_bound, ".3g"),
         "compute s": (fleet.compute_time, ".3g"),
@@ -77,6 +78,8 @@ def client_table(plan: "Plan", most: int = MOST_CLIENTS) -> Table:
         "draw prob. q": (columns["sampling_prob"], ".4g"),
         "weight": (columns["aggregation_weight"], ".3g"),
     }
+    if plan.upload_bits is not None:
+        numbers["upload_bits"] = (plan.upload_bits, "d")
     cells: dict[str | Column, list[str | Cell]] = {_column("client"): [_name(fleet.name(i)) for i in shown.tolist()]}
     for name, (values, style) in numbers.items():
         cells[_column(name)] = [number_cell(value, style) for value in values[shown].tolist()]

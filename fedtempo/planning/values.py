@@ -2,17 +2,25 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fedtempo.checks import Vector
+import numpy as np
+
+from fedtempo.checks import Integers, Vector
 from fedtempo.fleet import Fleet
 from fedtempo.planning import tables
 from fedtempo.planning.settings import PlanSettings
 from fedtempo.tables.table import Table
+from fedtempo.theory.bits import WHOLE
 from fedtempo.theory.round_time import RoundTimeBounds, RoundTimeEstimate, round_cost
 
 LARGE_SHARE = 0.3  # of the draws, for one client
 MANY_REPEATS = 0.2  # of the draws of a round
+
+
+def size_for_all(bits: int) -> str:
+    """Return what a forecast with one size for all is called."""
+    return f"{bits} bits for all"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +58,10 @@ class Plan:
     forecasts: list[Forecast]  # the plan itself first, as "optimal", or "with floor" if it has one
     least_objective: float  # of P3 at this K, without a floor
     sensitivities: list[Sensitivity]
+    sent: Fleet  # the fleet with the uploads of the plan: the fleet itself, where numbers have 32 bits
+    upload_bits: Integers | None = None  # of a number in each client's uploads; None: all have 32
+    best_single: int | None = None  # bits, of the best size for all, where each client has its own
+    noise: dict[int, float] = field(default_factory=dict)  # ω of each size of uploads
 
     def relative_rounds(self, forecast: Forecast) -> float:
         """Return the rounds to a target, over those of the plan."""
@@ -67,6 +79,28 @@ class Plan:
     def hours(self, forecast: Forecast) -> float | None:
         """Predicted hours to the target, where a calibration point is given."""
         return None if forecast.rounds is None else forecast.rounds * forecast.round_time.mean / 3600
+
+    def words_on_bits(self) -> list[str]:
+        """Return who sends how many bits and what that brings, where there is something to say."""
+        if self.upload_bits is None:
+            return []
+        sizes, counts = np.unique(self.upload_bits, return_counts=True)
+        (most, bits), *others = sorted(zip(counts.tolist(), sizes.tolist(), strict=True), key=lambda pair: -pair[0])
+        shares = [f"{bits} bits for {most:,} device{'' if most == 1 else 's'}"]
+        shares += [f"{bits} for {count:,}" for count, bits in others]
+        whole = self._time_with(WHOLE)
+        words = f"{', '.join(shares)}; takes {1 / whole:.2f} of the time with 32 bits at the same K."
+        if self.best_single is not None:
+            words += f" The best size for all, {self.best_single} bits, takes {self._best_single_time / whole:.2f}."
+        return [words]
+
+    @property
+    def _best_single_time(self) -> float:
+        """Rounds × mean round time with the best size for all, over that of the plan."""
+        return math.inf if self.best_single is None else self._time_with(self.best_single)
+
+    def _time_with(self, bits: int) -> float:
+        return next(self.relative_time(one) for one in self.forecasts if one.policy == size_for_all(bits))
 
     def notes(self, spell: Callable[[str], str] = str) -> Iterator[str]:
         """Yield what a person should think about before trusting the plan.
@@ -92,14 +126,21 @@ class Plan:
                 f"every draw as an upload, {spell('duplicates')} physical counts each client once"
             )
 
-    def columns(self) -> dict[str, Vector]:
+        if self._best_single_time < 1:
+            yield (
+                f"{self.best_single} bits for all take {self._best_single_time:.2f} of this plan's time, though not by "
+                f"the surrogate, which the plan minimises; {spell('bits')} {self.best_single} plans that"
+            )
+
+    def columns(self) -> dict[str, Vector | Integers]:
         """Return what the plan says of each client, beside the fleet's own columns."""
-        return {
-            "round_cost": round_cost(self.fleet, cohort_size=self.cohort_size),
+        columns: dict[str, Vector | Integers] = {
+            "round_cost": round_cost(self.sent, cohort_size=self.cohort_size),
             "sampling_prob": self.sampling_prob,
             "draws_per_round": self.cohort_size * self.sampling_prob,
             "aggregation_weight": self.fleet.data_share / (self.cohort_size * self.sampling_prob),  # p/(K q), Lemma 1
         }
+        return columns if self.upload_bits is None else columns | {"upload_bits": self.upload_bits}
 
     def table(self) -> Table:
         """Return what each policy costs, the plan itself first."""
@@ -123,6 +164,7 @@ class Plan:
             "floor": self.settings.floor,
             "link": self.settings.link,
             "duplicates": self.settings.duplicates,
+            **self._bits_json(),
             "notes": list(self.notes(spell)),
             "policies": [self._forecast_json(forecast) for forecast in self.forecasts],
             "sensitivity": [
@@ -135,6 +177,17 @@ class Plan:
                 for case in self.sensitivities
             ],
             "per_client": {"name": names} | {name: values.tolist() for name, values in columns.items()},
+        }
+
+    def _bits_json(self) -> dict[str, object]:
+        if self.upload_bits is None:
+            return {}
+        noise = {str(bits): noise for bits, noise in self.noise.items()}
+        return {
+            "bits": self.settings.bits,
+            "best_single_bits": self.best_single,
+            "noise": noise,
+            "words": self.words_on_bits()[0],
         }
 
     def _forecast_json(self, forecast: Forecast) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import Booleans, Integers, Vector
+from fedtempo.checks import Booleans, InputError, Integers, Vector
 from fedtempo.engine.clients import Conditions, Outcome, Start
 from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.settings import TrainingSettings
@@ -18,7 +18,7 @@ from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.simulator.channel import Channel, ChannelState
 from fedtempo.simulator.flight import Flight
 from fedtempo.simulator.workers import Work, Workers
-from fedtempo.state import Stateful
+from fedtempo.state import Rows, Stateful
 from fedtempo.theory.bits import BITS, WHOLE
 
 Number = TypeVar("Number", bound=np.generic)
@@ -27,9 +27,10 @@ NOBODY: Integers = np.empty(0, dtype=np.int64)
 
 @dataclass(slots=True)
 class SimulatedState:
-    """Whom asynchronous plans started and who is still to arrive; None: nobody ever."""
+    """Who is in flight, and what clients did not send."""
 
-    flight: Flight | None = None
+    flight: Flight | None = None  # whom asynchronous plans started and who is still to arrive; None: nobody ever
+    rest: Rows = field(default_factory=Rows)  # of those who have trained, where there is error feedback
 
 
 @dataclass(eq=False, slots=True)
@@ -116,6 +117,7 @@ class SimulatedRound:
             order = np.argsort(self.probed.computed)
             result = self.probed.result.part(order[np.searchsorted(self.probed.computed, members, sorter=order)])
         round_time, failed = self._time(plan, steps, bits)
+        self._keep_rest(members, result, ~failed)
         times = self.now.compute_time[members], self.now.upload_time[members]
         seconds = self.probed.seconds + round_time
         return Outcome(plan, result, sizes, _each(members, schedule), steps, *times, failed, seconds, bits)
@@ -141,7 +143,7 @@ class SimulatedRound:
 
     def start_again(self, start: Start) -> "SimulatedRound":
         """Return the round from w₀, with nobody in flight; the time that probes took stays."""
-        self.clients.state.flight = None
+        self.clients.state.flight, self.clients.state.rest = None, Rows()
         return SimulatedRound(self.clients, start, self.now, Probed(seconds=self.probed.seconds))
 
     def _started(self, plan: BufferedPlan) -> Flight:
@@ -151,6 +153,8 @@ class SimulatedRound:
         sizes, bits = _each(clients, start.step_size * plan.step_factor), self._bits(clients, plan.upload_bits)
         ready = start.time + self._ready_time(clients, steps.astype(np.float64))
         result = self._train(clients, steps, sizes, bits)
+        present = np.ones(len(clients), dtype=bool) if now.available is None else now.available[clients]
+        self._keep_rest(clients, result, present)
         return Flight(
             client=clients,
             weight=plan.weights,
@@ -158,7 +162,7 @@ class SimulatedRound:
             step_size=sizes,
             local_steps=steps,
             compute_time=now.compute_time[clients],
-            ready=ready if now.available is None else np.where(now.available[clients], ready, np.inf),
+            ready=np.where(present, ready, np.inf),
             update=result.update,
             buffers=np.empty((len(clients), start.buffers.size)) if result.buffers is None else result.buffers,
             largest_gradient_norm=result.largest_gradient_norm,
@@ -180,12 +184,27 @@ class SimulatedRound:
     def _train(self, clients: Integers, steps: Integers, sizes: Vector, bits: Integers | None) -> LocalResult:
         if not len(clients):
             return LocalResult.of_nobody(self.start.model.size, 0 if bits is None else len(BITS))
-        work = Work(clients=clients, local_steps=steps, step_size=sizes, upload_bits=bits)
+        rest = self._rest(clients) if self.training.error_feedback else None
+        work = Work(clients=clients, local_steps=steps, step_size=sizes, upload_bits=bits, rest=rest)
         return self.workers.train(work, self.start)
+
+    def _rest(self, clients: Integers) -> Parameters:
+        """Return what clients did not send before, as rows; of whoever never trained, nothing."""
+        known, nothing = self.clients.state.rest.by_client, np.zeros_like(self.start.model)
+        return np.array([known.get(client, nothing) for client in clients.tolist()], dtype=np.float32)
+
+    def _keep_rest(self, clients: Integers, result: LocalResult, sent: Booleans) -> None:
+        """Let those who have sent keep what they did not; the others lose nothing."""
+        if result.rest is None:
+            return
+        for place in np.flatnonzero(sent).tolist():
+            self.clients.state.rest.by_client[int(clients[place])] = result.rest[place].copy()
 
     def _bits(self, clients: Integers, chosen: int | Integers | None = None) -> Integers | None:
         """Return how many bits a number each upload has; None: all have 32, and their noise is not measured."""
         usual = self.start.upload_bits
+        if chosen is not None and self.training.upload_top:
+            raise InputError("a plan's upload_bits", "be left out with upload_top", str(chosen), "choose one of them")
         if usual is None and chosen is None:
             return None
         return np.full(len(clients), usual if chosen is None else chosen, dtype=np.int64)
@@ -204,8 +223,7 @@ class SimulatedRound:
         ready: Vector = self.now.compute_time[clients] * (steps / self.training.local_steps)
         if self.fleet.download_time is None:
             return ready
-        # The server's direction is as large as the model that it comes with.
-        download = self.fleet.download_time[clients] * (1.0 if self.start.direction is None else 2.0)
+        download = self.fleet.download_time[clients] * float(self.start.models_sent)
         return ready + np.where(np.isin(clients, self.probed.have_the_model), 0.0, download)
 
     def _time(self, plan: RoundPlan, steps: Integers, bits: Integers | None) -> tuple[float, Booleans]:

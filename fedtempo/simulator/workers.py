@@ -10,7 +10,17 @@ from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.learning.batches import Batches
 from fedtempo.learning.quantisation import Quantiser
-from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, LocalWork, Parameters, Trainer, buffered
+from fedtempo.learning.sparsification import keep_largest
+from fedtempo.learning.trainer import (
+    Buffers,
+    Evaluation,
+    LocalResult,
+    LocalWork,
+    Parameters,
+    Trainer,
+    buffered,
+    whole_steps,
+)
 from fedtempo.state import NoState, Stateful
 
 
@@ -22,6 +32,7 @@ class Work:
     local_steps: Integers
     step_size: Vector
     upload_bits: Integers | None = None  # of a number in each update; None: as they are, and nothing is measured
+    rest: Parameters | None = None  # what each did not send before, as rows, to add now; None: it is forgotten
 
 
 class Workers(Stateful, Protocol):
@@ -57,6 +68,7 @@ class LocalWorkers:
         """Run the local steps of all clients in one call."""
         training = self.training
         rows = self.batches.draw(work.clients, start.round_index, int(work.local_steps.max(initial=1)))
+        deviation = None if start.deviation is None else start.deviation(work.clients)
         local = LocalWork(
             start=np.zeros(len(work.clients), dtype=np.int64),
             rows=rows,
@@ -68,14 +80,45 @@ class LocalWorkers:
             local_schedule=training.local_schedule,
             buffers=None if self.buffered is None else start.buffers[None],
             gradient_share=1.0 if start.direction is None else 1.0 - training.local_direction,
-            shifts=None if start.direction is None else np.float32(-training.local_direction) * start.direction[None],
+            shifts=self._shifts(start, work, deviation),
+            shift_of=None if deviation is None else np.arange(len(work.clients)),
         )
         result = self.trainer.train(start.model[None], local)
-        if work.upload_bits is None:
+        if deviation is not None:
+            result = replace(result, update=result.update + _column(work.step_size) * deviation)
+        return self._sent(result, work, start.round_index)
+
+    def _shifts(self, start: Start, work: Work, deviation: Parameters | None) -> Parameters | None:
+        """Return what steps follow beside gradients, as rows.
+
+        SCAFFOLD's correction is c - c_i, with c_i = -y_i/E the mean gradient along the client's last path, y_i what the
+        memory holds of it, and c their mean. Its part of the update is known, so it is taken out again: what is sent
+        and remembered are the gradients alone, c_i⁺ = c_i - c + (w - w_i)/(E η) (option II). The server's step along
+        the memory, ȳ + mean (y_i⁺ - y_i), then is that of SCAFFOLD, the mean of w_i - w over η.
+        """
+        if deviation is not None:
+            return deviation / _column(whole_steps(self.training.local_schedule, work.local_steps))
+        return None if start.direction is None else np.float32(-self.training.local_direction) * start.direction[None]
+
+    def _sent(self, result: LocalResult, work: Work, round_index: int) -> LocalResult:
+        """Return what arrives of each update, and with error feedback what does not.
+
+        With e what was not sent before, x = Δ + e is cut or rounded to C(x), and e becomes x - C(x).
+        """
+        share, bits = self.training.upload_top, work.upload_bits
+        if bits is None and not share:
             return result
-        updates = np.array(result.update, dtype=np.float32)
-        noise = self.quantiser.round(updates, work.upload_bits, work.clients, start.round_index)
-        return replace(result, update=updates, noise=noise)
+        updates, noise = np.array(result.update, dtype=np.float32), result.noise
+        if work.rest is not None:
+            updates += work.rest
+        whole = None if work.rest is None else updates.copy()
+        if share:
+            keep_largest(updates, share)
+        elif bits is not None:
+            noise = self.quantiser.round(updates, bits, work.clients, round_index, nearest=whole is not None)
+        with np.errstate(invalid="ignore"):  # where an update is not finite
+            rest = None if whole is None else whole - updates
+        return replace(result, update=updates, noise=noise, rest=rest)
 
     def losses(self, clients: Integers, start: Start) -> Vector:
         """Return F_i of the model for some clients."""
@@ -86,3 +129,8 @@ class LocalWorkers:
     def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation:
         """Return how good a model is."""
         return self.trainer.evaluate(model) if self.buffered is None else self.buffered.evaluate(model, buffers)
+
+
+def _column(values: Vector) -> Parameters:
+    """Return one number for each client, to multiply rows with."""
+    return values.astype(np.float32)[:, np.newaxis]

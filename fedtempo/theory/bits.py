@@ -49,6 +49,7 @@ def optimal_sampling_and_bits(
     beta_over_alpha: float,
     bits: Sequence[int] = BITS,
     quantisation_noise: npt.ArrayLike,
+    upload_shares: npt.ArrayLike | None = None,
 ) -> SamplingAndBits:
     """Return the q and the bits of each client's uploads that together minimise P3, the total time to a given loss.
 
@@ -59,17 +60,45 @@ def optimal_sampling_and_bits(
     ``fleet``: the clients; their upload times are those of 32 bits a number. ``cohort_size``: K, draws in a round.
     ``beta_over_alpha``: β/α of the convergence bound. ``bits``: the sizes to choose from, in bits a number, from 1 to
     32. ``quantisation_noise``: ω, the expected squared error of an upload over its squared norm, in the order of
-    ``bits``; (B,) for all clients, or (N, B).
+    ``bits``; (B,) for all clients, or (N, B). ``upload_shares``: the time of an upload of each size over that of 32
+    bits, where headers and scales count; b/32 if left out.
     """
     size, ratio = check_count("cohort_size", cohort_size), check_nonnegative("beta_over_alpha", beta_over_alpha)
-    sizes = _checked_bits(bits)
-    noise = _checked_noise(quantisation_noise, len(fleet), len(sizes))
-    order = np.argsort(sizes, kind="stable")
-    shares, factors = sizes[order] / WHOLE, 1.0 + noise[..., order]
+    sizes = Sizes.of(bits, quantisation_noise, upload_shares, len(fleet))
     whole, private = round_cost(fleet, cohort_size=size), fleet.ready_time
-    search = _Search.of(fleet.importance, (whole - private, private), shares, factors, size * ratio)
-    found = search.solve()
-    return SamplingAndBits(found.sampling_prob, sizes[order][found.choice])
+    found = solve(fleet.importance, (whole - private, private), sizes, size * ratio)
+    return SamplingAndBits(found.sampling_prob, sizes.bits[found.choice])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sizes:
+    """Sizes of uploads to choose from, the smallest first."""
+
+    bits: Integers
+    shares: Vector  # of the time of an upload of 32 bits
+    factors: Vector  # 1 + ω, (B,) or (N, B)
+
+    @classmethod
+    def of(
+        cls, bits: Sequence[int], noise: npt.ArrayLike, upload_shares: npt.ArrayLike | None, clients: int
+    ) -> "Sizes":
+        """Check what is given for these; without shares, a size of b bits takes b/32."""
+        sizes = _checked_bits(bits)
+        omega = _checked_noise(noise, clients, len(sizes))
+        shares = sizes / WHOLE if upload_shares is None else as_numbers("upload_shares", upload_shares)
+        if shares.shape != sizes.shape or not (np.isfinite(shares).all() and (shares > 0).all()):
+            rule = f"be {len(sizes)} positive numbers, one for each of bits"
+            raise InputError(name="upload_shares", rule=rule, got=str(shares.tolist())[:60])
+        order = np.argsort(shares, kind="stable")
+        return cls(sizes[order], shares[order], 1.0 + omega[..., order])
+
+
+def solve(importance: Vector, cost: tuple[Vector, Vector], sizes: Sizes, constant: float) -> "Solution":
+    """Return the best q and sizes for P3; ``cost``: what uploads of 32 bits cost, and what is spent whatever the size.
+
+    Values of P3 are those with Σ a = 1.
+    """
+    return _Search.of(importance, cost, sizes.shares, sizes.factors, constant).solve()
 
 
 def _checked_bits(bits: Sequence[int]) -> Integers:
@@ -109,7 +138,7 @@ class _Look(NamedTuple):
     half: float  # Σ a √h, h the least (1 + ω)(ρ c - C)
 
 
-class _Solution(NamedTuple):
+class Solution(NamedTuple):
     """The best q for given bits."""
 
     sampling_prob: Vector
@@ -155,7 +184,7 @@ class _Search:
         unit, least = unit * least, float((upload * shares[0] + private).min())
         return cls(importance / scale, upload, private, shares, factors, constant, least, unit, given)
 
-    def solve(self) -> _Solution:
+    def solve(self) -> Solution:
         """Return the best solution found, proven to ``PROVEN`` of the least time unless that took too many branches.
 
         What is left open is the size of one client at a jump of Σ q. Where that matters, each of its sizes is tried,
@@ -175,7 +204,7 @@ class _Search:
                 heapq.heappush(open_ends, (found.bound, branches, branch, found))
         return best
 
-    def _relaxed(self) -> _Solution:
+    def _relaxed(self) -> Solution:
         """Find the ρ with Σ q = 1, then q for the bits that belong to it, and what is the least that any bits can take.
 
         Where Σ q jumps over 1, those who tie change to more bits one after another, in the order of their numbers.
@@ -304,13 +333,13 @@ class _Search:
         (slope, start), (other_slope, other_start) = lines
         return float(np.median((start - other_start) / (other_slope - slope)))
 
-    def _with(self, choice: Choices) -> _Solution:
+    def _with(self, choice: Choices) -> Solution:
         """Return the exact optimum over q for given bits."""
         weight = self.importance * np.sqrt(self._factors(slice(None), choice))
         cost = self.upload * self.shares[choice] + self.private
         q = minimise_time(weight.copy(), cost.copy(), self.constant)
         time = self.unit * float(q @ cost) * (float((weight * weight / q).sum()) + self.constant)
-        return _Solution(q, choice, time, time)
+        return Solution(q, choice, time, time)
 
 
 def _interpolated(before: _Look, after: _Look) -> float:

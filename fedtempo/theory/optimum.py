@@ -6,6 +6,7 @@ global optimum, is q_i = a_i/√(ρ c_i - C) with the one ρ for which Σ q = 1 
 
 import heapq
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,9 +37,15 @@ def optimal_sampling(fleet: Fleet, *, cohort_size: int, beta_over_alpha: float, 
     A floor ε > 0 mixes in the data shares, q ← (1-ε) q + ε p, which keeps every aggregation weight p/(K q) at or below
     1/(K ε). Only ε = 0 is exactly optimal.
     """
-    share = check_fraction("floor", floor)
+    check_fraction("floor", floor)
     size, ratio = check_count("cohort_size", cohort_size), check_nonnegative("beta_over_alpha", beta_over_alpha)
     q = minimise_time(fleet.importance, round_cost(fleet, cohort_size=size), size * ratio)
+    return with_floor(fleet, q, floor)
+
+
+def with_floor(fleet: Fleet, q: Vector, floor: float) -> Vector:
+    """Mix a share of the data shares into q, which is changed."""
+    share = check_fraction("floor", floor)
     if share > 0:
         q *= 1 - share
         q += fleet.data_share * (share / float(fleet.data_share.sum()))
@@ -65,23 +72,40 @@ def optimal_cohort(fleet: Fleet, beta_over_alpha: float, max_cohort: int | None 
     def least_time(first: int, last: float) -> float:
         return _least_objective(importance, upload + private / last, first * ratio)
 
+    best = search_cohort(lambda first, last: (least_time(first, last),) * 2, largest, only_falls=ratio == 0)
+    return CohortPlan(best, optimal_sampling(fleet, cohort_size=best, beta_over_alpha=ratio))
+
+
+def search_cohort(
+    least: Callable[[int, float], tuple[float, float]],
+    largest: float,
+    *,
+    only_falls: bool = False,
+    finest: float = COHORT_TOLERANCE,
+) -> int:
+    """Return the cohort size with the least time.
+
+    ``least`` bounds the times of all sizes from one to another from below; where both are the same, it also returns a
+    time that this size takes. ``only_falls``: whether time falls with the size. ``finest``: share of the time by which
+    a size must be better than the best one found.
+    """
     best_time, best = math.inf, 1
-    intervals = [(least_time(1, largest), 1, largest)]
+    intervals: list[tuple[float, int, float]] = [(least(1, largest)[0], 1, largest)]
     while intervals:
         bound, first, last = heapq.heappop(intervals)
-        tolerance = COHORT_TOLERANCE if best <= SMALL_COHORT else LARGE_COHORT_TOLERANCE
+        tolerance = max(COHORT_TOLERANCE if best <= SMALL_COHORT else LARGE_COHORT_TOLERANCE, finest)
         if bound > best_time * (1 - tolerance):
             break
         middle = 2 * first if math.isinf(last) else math.isqrt(first * int(last))
-        if ratio == 0:
-            middle = int(last)  # time only falls with K
-        time = least_time(middle, middle)
+        if only_falls:
+            middle = int(last)
+        time = least(middle, middle)[1]
         if (time, middle) < (best_time, best):
             best_time, best = time, middle
         for low, high in ((first, middle - 1), (middle + 1, last)):
             if low <= high:
-                heapq.heappush(intervals, (least_time(low, high), low, high))
-    return CohortPlan(best, optimal_sampling(fleet, cohort_size=best, beta_over_alpha=ratio))
+                heapq.heappush(intervals, (least(low, high)[0], low, high))
+    return best
 
 
 def least_times(fleet: Fleet, cohort_sizes: list[int], *, beta_over_alpha: float) -> Vector:

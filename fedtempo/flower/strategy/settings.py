@@ -15,6 +15,7 @@ from fedtempo.policies.registry import PolicyLike, check_name, traits
 
 Clock = Literal["wall", "simulated"]
 Evaluator = Literal["server", "clients"]
+IN_THE_SIMULATOR = ("upload_top", "error_feedback", "local_correction")  # settings of training that no node follows
 EVALUATE = 'give start evaluate_fn, or the strategy evaluate="clients"'
 
 
@@ -43,6 +44,9 @@ class StrategySettings:
         if self.fleet is not None and not isinstance(self.fleet, Fleet):
             remedy = "read_fleet reads one from a file"
             raise InputError(name="fleet", rule="be a Fleet", got=type(self.fleet).__name__, remedy=remedy)
+        for name in IN_THE_SIMULATOR:
+            if value := getattr(self.training, name):
+                raise InputError(name, "be left out on Flower", repr(value), "only simulated clients know it")
         check_count("min_available_nodes", self.min_available_nodes)
         check_choice("clock", self.clock, get_args(Clock))
         check_choice("evaluate", self.evaluated_by, get_args(Evaluator))
