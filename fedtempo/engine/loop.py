@@ -247,7 +247,7 @@ class Loop:
             plan.members[answered],
             result.update[answered],
             plan.weights_of(answered),
-            chosen.step_factor * self.training.step_size_of(self.state.round_index),
+            chosen.step_factor * chosen.server_factor * self.training.step_size_of(self.state.round_index),
             done.schedule[answered],
             follow_memory=chosen.follow_memory,
         )

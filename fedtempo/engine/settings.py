@@ -152,11 +152,11 @@ def policy_setting(
     training: TrainingSettings,
     options: Mapping[str, object],
     known_gradient_bound: Callable[[], Vector] | None = None,
-    upload_shares: tuple[float, ...] | None = None,
+    **uploads: tuple[float, ...],
 ) -> PolicySetting:
     """Return what a policy is made from; ``known_gradient_bound``: what oracles know, where somebody does.
 
-    ``upload_shares``: how large uploads of each size are against those of 32 bits.
+    ``uploads``: ``upload_shares`` and ``upload_noise`` of a PolicySetting, where the size of the model is known.
     """
     return PolicySetting(
         fleet=fleet,
@@ -167,5 +167,5 @@ def policy_setting(
         upload_bits=training.upload_bits,
         options=options,
         known_gradient_bound=known_gradient_bound,
-        **({} if upload_shares is None else {"upload_shares": upload_shares}),
+        **uploads,
     )

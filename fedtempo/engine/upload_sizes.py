@@ -70,6 +70,13 @@ class UploadSizes:
         state.upload = past * state.upload + (1 - past) * upload
 
 
+def uploads_of(training: TrainingSettings, numbers: int, buffers: int) -> dict[str, tuple[float, ...]]:
+    """Return what a policy's setting says of uploads: their shares of 32 bits, and where it may choose, their noise."""
+    shares = tuple(upload_share(bits, numbers, buffers) for bits in BITS)
+    noise = tuple(noise_of_normal_numbers().tolist()) if training.upload_bits == "auto" else ()
+    return {"upload_shares": shares, "upload_noise": noise}
+
+
 def reference_bits(training: TrainingSettings) -> int:
     """Return the size that the upload times of fleets, channels and reports are those of: as set, or 32."""
     return WHOLE if training.upload_bits == "auto" else training.upload_bits

@@ -88,6 +88,7 @@ class RoundPlan:
     local_steps: int | Integers | None = None  # None: the engine's E
     step_size: float | Vector | None = None  # of local training alone; None: the engine's schedule
     step_factor: float = 1.0  # of the schedule's η in this round, of those who start and of the server's step
+    server_factor: float = 1.0  # of the server's step alone, beside it
     average: bool = False  # whether those who report take over the weight of those who fail
     deadline: float | None = None  # seconds after which the round ends without those who are late
     evaluate: bool = False  # the policy needs the loss after this round
@@ -108,6 +109,7 @@ class RoundPlan:
                 object.__setattr__(self, name, values)
         _keep_bits(self, members)
         check_positive("step_factor", self.step_factor)
+        check_positive("server_factor", self.server_factor)
         if self.forget is not None:
             object.__setattr__(self, "forget", _distinct("forget", self.forget))
         if self.deadline is not None:
@@ -136,6 +138,7 @@ class BufferedPlan:
     local_steps: int | Integers | None = None  # of those who start; None: the engine's E
     upload_bits: int | Integers | None = None  # as in a RoundPlan, of those who start
     step_factor: float = 1.0  # as in a RoundPlan
+    server_factor: float = 1.0  # as in a RoundPlan
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
     follow_memory: bool = True  # as in a RoundPlan
     forget: Integers | None = None  # as in a RoundPlan
@@ -153,6 +156,7 @@ class BufferedPlan:
             object.__setattr__(self, "forget", _distinct("forget", self.forget))
         check_count("wait_for", self.wait_for)
         check_positive("step_factor", self.step_factor)
+        check_positive("server_factor", self.server_factor)
         check_nonnegative("staleness_exponent", self.staleness_exponent)
 
 
@@ -247,6 +251,7 @@ class PolicySetting:
     server_momentum: float = 0.0
     upload_bits: UploadBits = 32  # that plans have which name none; auto: a plan may name its own
     upload_shares: tuple[float, ...] = tuple(bits / BITS[-1] for bits in BITS)  # of 32 bits' bytes, by size
+    upload_noise: tuple[float, ...] = ()  # ω to expect by size, where a plan may name its own bits
     options: Mapping[str, object] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
 

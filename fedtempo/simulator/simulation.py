@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 
 from fedtempo.engine.loop import Loop, LoopSettings
 from fedtempo.engine.settings import StopSettings, TrainingSettings, policy_setting
-from fedtempo.engine.upload_sizes import reference_share, with_upload_share
-from fedtempo.learning.quantisation import Quantiser, upload_share
+from fedtempo.engine.upload_sizes import reference_share, uploads_of, with_upload_share
+from fedtempo.learning.quantisation import Quantiser
 from fedtempo.policies.policy import Policy
 from fedtempo.policies.registry import PolicyLike, make
 from fedtempo.simulator.channel import ScaledUploads
 from fedtempo.simulator.problem import Problem
 from fedtempo.simulator.simulated_clients import SimulatedClients
 from fedtempo.simulator.workers import LocalWorkers
-from fedtempo.theory.bits import BITS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -36,7 +35,7 @@ def make_policy(problem: Problem, settings: RunSettings) -> Policy:
         training,
         settings.options,
         lambda: problem.first_gradient_bounds(training, seed),
-        upload_shares=tuple(upload_share(bits, *numbers) for bits in BITS),
+        **uploads_of(training, *numbers),
     )
     return make(settings.policy, setting)
 

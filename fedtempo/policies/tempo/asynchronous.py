@@ -1,6 +1,7 @@
 """Asynchronous steps: some clients start while others are in flight, and the server steps after the next arrivals."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,7 +10,17 @@ from fedtempo.policies.policy import BufferedPlan, RoundContext
 from fedtempo.policies.tempo import constants
 from fedtempo.policies.tempo.draws import Draws
 from fedtempo.policies.tempo.knowledge import Knowledge, Seconds
+from fedtempo.theory.bits import BITS, Sizes
+from fedtempo.theory.bits import solve as minimise_time_over_bits
+from fedtempo.theory.closed_network import fewest_that_fill, update_time
 from fedtempo.theory.optimum import minimise_time
+
+
+class Drawing(NamedTuple):
+    """Who is drawn how often, and with how many bits a number each uploads; None: the engine's."""
+
+    sampling_prob: Vector
+    upload_bits: Integers | None
 
 
 class StepPlanner:
@@ -25,13 +36,16 @@ class StepPlanner:
         forget = self._prepare(context)
         start, weights = self._start(context)
         state.in_flight |= dict.fromkeys(start.tolist(), context.time)
+        bits = state.steps.upload_bits
         return BufferedPlan(
             start=start,
             weights=weights,
             wait_for=state.steps.arrivals,
             staleness_exponent=0.0,
             local_steps=known.local_steps(context),
+            upload_bits=None if bits is None else bits[start],
             step_factor=state.caution.step_factor,
+            server_factor=known.holding(context),
             follow_memory=known.follows_memory,
             forget=forget,
             note=known.note(context),
@@ -46,22 +60,22 @@ class StepPlanner:
         if anew:
             known.caution.adapt(known.novelty, state.steps_with_it)
             forget = known.forget_the_gone(state.steps_with_it * state.arrivals, context)
-        state.arrivals = known.caution.arrivals(known.novelty.unseen_share, size)
         if anew or state.sampling_prob is None:
             if state.sampling_prob is not None:
                 known.turns.settle(state.sampling_prob)
-            state.sampling_prob = self.solve(context.round_index, known.seconds(context))
+            state.sampling_prob, state.upload_bits = self.solve(context.round_index, known.seconds(context))
             state.steps_with_it = 0
+        state.arrivals = self._arrivals()
         return forget
 
-    def solve(self, round_index: int, seconds: Seconds) -> Vector:
-        """Return the q of the exact optimum for what is known now, with a floor in proportion to the data.
+    def solve(self, round_index: int, seconds: Seconds) -> Drawing:
+        """Return the q of the exact optimum for what is known now, with a floor in proportion to the data, and bits.
 
-        Note with it how many clients compute ahead, and the noise to expect in a step.
+        Note with it how many are to be in flight, and the noise to expect in a step.
         """
         known, form, steps = self.known, self.known.form, self.known.state.steps
         p = q = known.fleet.data_share
-        tau, t = seconds
+        bits = steps.upload_bits
         if not known.novelty.empty:
             squares = p**2 * known.novelty.squares(round_index)
             patience = known.departures.patience(slice(None))
@@ -72,18 +86,83 @@ class StepPlanner:
             if known.follows_memory:
                 importance = np.sqrt(squares) * patience
                 strength = form.signal_factor * steps.arrivals * known.state.novelty.signal
-            q = (1 - form.floor) * minimise_time(importance, t.copy(), strength) + form.floor * p
+            q, bits = self._minimise(importance, strength, seconds, round_index)
+            q = (1 - form.floor) * q + form.floor * p
             factors = np.minimum(1 / (steps.arrivals * q), form.largest_factor)
             known.state.expected_noise = float(((squares * q) @ factors**2) * steps.arrivals)
-        ahead = constants.COMPUTING_AHEAD * float(q @ tau) / float(q @ t)
+        elif known.upload_noise.chooses:
+            bits = self._minimise(p.copy(), 0.0, seconds, round_index).upload_bits
+        tau, t = seconds.compute, seconds.upload * self._shares(bits)
         steps.longest_compute, steps.longest_upload = float(tau.max()), float(t.max())
-        steps.computing_ahead = math.ceil(min(ahead, len(p) * constants.MOST_AHEAD_SHARE, constants.MOST_AHEAD))
-        return q
+        steps.mean_compute, steps.mean_upload = float(q @ tau), float(q @ t)
+        steps.to_fill = fewest_that_fill(
+            steps.mean_compute, steps.mean_upload, self._most_places() + 1, constants.LINK_BUSY
+        )
+        return Drawing(q, bits)
+
+    def _minimise(self, importance: Vector, strength: float, seconds: Seconds, round_index: int) -> Drawing:
+        """Return the q and bits of least time, by what a second of computing and of uploading costs an update."""
+        known = self.known
+        tau, t = self._prices(seconds)
+        if not known.upload_noise.chooses:
+            return Drawing(minimise_time(importance, t + tau, strength), None)
+        factors = 1 + known.upload_noise.rows * self._whole_over_new(round_index)[:, np.newaxis]
+        found = minimise_time_over_bits(
+            importance, (t, tau), Sizes(np.array(BITS), known.upload_shares, factors), strength
+        )
+        return Drawing(found.sampling_prob, np.array(BITS)[found.choice])
+
+    def _prices(self, seconds: Seconds) -> Seconds:
+        """Return what computing and uploading cost an update, in seconds by which it delays the next ones.
+
+        Where as many are in flight as keep the link busy, an update costs its upload alone.
+        """
+        steps, places = self.known.state.steps, self._places()
+        if not steps.mean_upload or places >= steps.to_fill:
+            return Seconds(0.0 * seconds.compute, seconds.upload)
+        price = update_time(max(places, 1), steps.mean_compute, steps.mean_upload)
+        return Seconds(price.compute * seconds.compute, price.upload * seconds.upload)
+
+    def _whole_over_new(self, round_index: int) -> Vector:
+        """Return the squared norm of what clients send, which rounding adds noise to, over that of what is new in it."""
+        known, sent = self.known, self.known.state.novelty.direction
+        if known.novelty.empty or not known.follows_memory:
+            return np.ones(len(sent))
+        return np.where(sent > 0, sent / known.novelty.squares(round_index), 1.0)
+
+    def _shares(self, bits: Integers | None) -> Vector | float:
+        return 1.0 if bits is None else self.known.upload_shares[np.searchsorted(BITS, bits)]
+
+    def _arrivals(self) -> int:
+        """Return how many updates the next step takes.
+
+        Where steps are means, an update is stale by as many steps as there are others in flight for each of a mean. As
+        many are in a mean as keep that low with the link busy: more of them cost no time as long as it is not.
+        """
+        known, size = self.known, len(self.known.fleet)
+        arrivals = known.caution.arrivals(known.novelty.unseen_share, size)
+        if known.follows_memory or not known.form.memory:
+            return arrivals
+        return min(max(arrivals, round(self._in_flight() / (1 + constants.STALE))), size)
+
+    def _places(self) -> int:
+        """Return how many are to be in flight."""
+        known, steps = self.known, self.known.state.steps
+        if known.follows_memory or not known.form.memory:
+            return steps.arrivals + round((self._in_flight() - 1) / known.caution.level)
+        return max(min(self._in_flight(), round((1 + constants.STALE) * steps.arrivals)), steps.arrivals)
+
+    def _in_flight(self) -> int:
+        """Return how many keep the link busy, as far as the fleet has so many."""
+        return min(self.known.state.steps.to_fill, self._most_places())
+
+    def _most_places(self) -> int:
+        return max(math.floor(len(self.known.fleet) * constants.MOST_IN_FLIGHT), 1)
 
     def _start(self, context: RoundContext) -> tuple[Integers, Vector]:
         """Return who starts now, and their weights."""
         known, steps, p = self.known, self.known.state.steps, self.known.fleet.data_share
-        places = steps.arrivals + round(steps.computing_ahead / known.caution.level)
+        places = self._places()
         idle = len(p) if context.available is None else int(np.count_nonzero(context.available))
         expected = self._expected(places, context.time)
         free = min(max(places - expected, 0 if expected else 1), idle)

@@ -5,13 +5,15 @@ compare others. m is the server's momentum: each direction goes on for 1/(1 - m)
 model swing, so steps take more arrivals then, weights are cut later, and more draws go by data share.
 """
 
+import math
+
 # How many updates a step takes, and who computes meanwhile.
 ARRIVALS = 0.8  # updates of a step without momentum, once all data were reported; times 1/(1 - m), rounded up [10]
 ARRIVALS_FOR_UNSEEN_DATA = 2.0  # times as many more while no data were reported yet [10]
 SMALL_COHORT = 4  # updates of a mean at least, where the memory is not followed [12]
-COMPUTING_AHEAD = 1.5  # clients that compute while one uploads, for each upload time that computing takes [10]
-MOST_AHEAD = 20  # of these clients, since stale updates mislead [10]
-MOST_AHEAD_SHARE = 1 / 8  # of the fleet, likewise [10]
+LINK_BUSY = 0.99  # share of the time that as many are in flight for [19]
+MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [19]
+STALE = math.pi / 4  # steps that updates of a mean may be stale: half of where a fixed delay makes steps unstable [19]
 OVERDUE = 2.0  # times the longest computing and the longest uploads that may be in flight: no longer waited for [17]
 MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good [17]
 

@@ -1,5 +1,6 @@
 """What tempo knows while it plans: the fleet, its own form, and all that it has learned."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from fedtempo.policies.tempo.departures import Departures, DeparturesState
 from fedtempo.policies.tempo.local_steps import LocalSteps, LocalStepsState
 from fedtempo.policies.tempo.novelty import Novelty, NoveltyState
 from fedtempo.policies.tempo.options import Form
+from fedtempo.policies.tempo.upload_noise import UploadNoise, UploadNoiseState
 from fedtempo.policies.times import ClientTimes, TimesState
 from fedtempo.theory.turns import Turns, TurnsState
 
@@ -23,9 +25,12 @@ class StepsState:
     """Of asynchronous steps."""
 
     sampling_prob: Vector | None = None  # q, as it was last solved for
+    upload_bits: Integers | None = None  # of each client, with it; None: the engine's
     steps_with_it: int = 0
     arrivals: int = 1  # K of the last step
-    computing_ahead: int = 1  # clients that compute while others upload
+    to_fill: int = 1  # clients in flight that keep the link busy
+    mean_compute: float = 0.0  # seconds, of an update
+    mean_upload: float = 0.0  # seconds, over the whole link; 0: nothing is known
     longest_compute: float = 0.0  # seconds, of any client
     longest_upload: float = 0.0  # seconds, over the whole link
 
@@ -52,12 +57,13 @@ class TempoState:
     caution: CautionState
     steps: StepsState
     rounds: RoundsState
+    upload_noise: UploadNoiseState
     in_flight: dict[int, float]  # clients, and when they started, seconds
     expected_noise: float  # squared norm of the sampling noise in the next step
 
     @classmethod
-    def at_first(cls, fleet: Fleet, form: Form) -> "TempoState":
-        """Start with nothing known but nominal times."""
+    def at_first(cls, fleet: Fleet, form: Form, upload_noise: Vector) -> "TempoState":
+        """Start with nothing known but nominal times, and what noise of uploads to expect; empty: none is chosen."""
         size = len(fleet)
         return cls(
             availability=AvailabilityState.at_first(size),
@@ -69,6 +75,7 @@ class TempoState:
             caution=CautionState.at_first(form),
             steps=StepsState(),
             rounds=RoundsState(),
+            upload_noise=UploadNoiseState.at_first(size, upload_noise),
             in_flight={},
             expected_noise=0.0,
         )
@@ -84,8 +91,9 @@ class Seconds(NamedTuple):
 class Knowledge:
     """The learners around the parts of tempo's state, and what follows from several of them."""
 
-    def __init__(self, fleet: Fleet, form: Form, state: TempoState) -> None:
-        """Look at a state."""
+    def __init__(self, fleet: Fleet, form: Form, state: TempoState, upload_shares: Vector) -> None:
+        """Look at a state; ``upload_shares``: the time of an upload of each size over that of 32 bits."""
+        self.upload_shares = upload_shares
         self.fleet, self.form, self.state = fleet, form, state
         self.availability = Availability(state.availability)
         self.departures = Departures(state.departures)
@@ -94,6 +102,7 @@ class Knowledge:
         self.paths = LocalSteps(state.local_steps, synchronous=not form.overlap, server_momentum=form.momentum)
         self.turns = Turns(state.turns)
         self.caution = Caution(form, state.caution)
+        self.upload_noise = UploadNoise(state.upload_noise)
 
     @property
     def follows_memory(self) -> bool:
@@ -113,8 +122,18 @@ class Knowledge:
         self.departures.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.state.expected_noise)
+        self.upload_noise.observe(report)
         if self.form.choose_local_steps:
             self.paths.observe(report, self.fleet.total_bandwidth)
+
+    def holding(self, context: RoundContext) -> float:
+        """Return how far the server is to step along the memory, as a share of a whole step.
+
+        Directions that drift at random agree with those remembered by exp(-f/2), f being how far they are off: that is
+        the share of a remembered direction that the best forecast of a new one keeps.
+        """
+        follows = self.form.memory and self.follows_memory
+        return math.exp(-self.novelty.forecast(context.round_index) / 2) if follows else 1.0
 
     def local_steps(self, context: RoundContext) -> int | None:
         """Return E where tempo chooses it, None for the engine's."""

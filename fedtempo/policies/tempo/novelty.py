@@ -76,6 +76,15 @@ class Novelty:
         whole = float(share @ self.state.direction)
         return float(share @ self.state.residual) / whole if whole else 0.0
 
+    def forecast(self, round_index: int) -> float:
+        """What the memory as a whole would be off by now: the surprise, were all clients to report in this round.
+
+        Of those remembered; 0 where nobody is.
+        """
+        share = np.where(self.state.reported_in < 0, 0.0, self.share)
+        whole = float(share @ self.state.direction)
+        return float(share @ self.squares(round_index)) / whole if whole else 0.0
+
     @property
     def agreement(self) -> float:
         """The cosine between what clients reported last and before, by data and by norms; below 0, they turned back."""

@@ -31,6 +31,8 @@ Who fails is tried again half as often each time. Who was absent for as long as 
 forgotten: the mean of the others stands for it, until it reports again (departures.py).
 """
 
+import numpy as np
+
 from fedtempo.policies.options import read_options
 from fedtempo.policies.policy import BufferedPlan, Policy, PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.tempo.asynchronous import StepPlanner
@@ -51,12 +53,14 @@ class Tempo(Policy):
         self.server_memory, self.memory_bits = options.memory, options.memory_bits
         self.fleet, self.form = setting.fleet, Form.chosen(options, setting)
         self.draws = Draws(in_turn=not self.form.unbiased)
-        self.state = TempoState.at_first(self.fleet, self.form)
+        self.upload_shares = np.array(setting.upload_shares)
+        expected = np.array(setting.upload_noise if self.form.overlap else ())
+        self.state = TempoState.at_first(self.fleet, self.form, expected)
 
     @property
     def known(self) -> Knowledge:
         """What was learned, ready for use."""
-        return Knowledge(self.fleet, self.form, self.state)
+        return Knowledge(self.fleet, self.form, self.state, self.upload_shares)
 
     def plan(self, context: RoundContext) -> BufferedPlan | RoundPlan:
         """Draw who starts now."""
