@@ -55,7 +55,7 @@ class Moments:
         state.second = np.asarray(second + (1 - past) * change, dtype=np.float32)
         if amsgrad:
             before = state.second if state.largest is None else state.largest
-            state.largest = np.maximum(before, state.second, dtype=np.float32)
+            state.largest = np.asarray(np.maximum(before, state.second), dtype=np.float32)
         return self._scaled(state, state.first)
 
     def ahead(self, state: MomentsState) -> Parameters | float:

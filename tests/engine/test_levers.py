@@ -23,6 +23,7 @@ LEVERS = {
     "adam": {"server_optimiser": "adam"},
     "yogi": {"server_optimiser": "yogi"},
     "fedexp": {"server_optimiser": "fedexp"},
+    "amsgrad": {"server_optimiser": "amsgrad"},
     "direction": {"local_direction": 0.5},
     "all": {"upload_bits": "auto", "server_average": 0.8, "local_direction": 0.3, "server_momentum": 0.5},
 }
