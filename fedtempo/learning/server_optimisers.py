@@ -65,7 +65,8 @@ class Moments:
     def _scaled(self, state: MomentsState, first: Parameters) -> Parameters:
         """Return a mean of updates over the root of their mean square."""
         square, least = (state.largest, LEAST_ROOT) if self.kind == "amsgrad" else (state.second, ADAPTIVITY)
-        result: Parameters = first / (np.sqrt(np.float32(0.0) if square is None else square) + np.float32(least))
+        root = np.float32(0.0) if square is None else np.sqrt(square)
+        result: Parameters = np.asarray(first / (root + np.float32(least)), dtype=np.float32)
         return result
 
 

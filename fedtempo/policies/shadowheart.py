@@ -15,8 +15,8 @@ Departures from the paper, which has equal data everywhere, all clients in each 
 
 - Members are K distinct draws by data share, and each counts on f_tot/K of the one link. A slow client never takes
   part, so with unlike data the aggregate is biased.
-- Batches are local steps, along a path rather than at one model. b is at most ``most_local_steps``, four times E unless
-  it is given: paths of fast clients would drift. The mean of all directions is that of E steps.
+- Batches are b local steps of η E/b, along a path as long as that of E steps of η, rather than at one model. b is at
+  most ``most_local_steps``, four times E unless it is given.
 - m vectors of one update have the noise ω/m. Here a client sends one vector, with as many bits a number as m vectors of
   2 bits would take, which is less noise in the same time; ω_i is that of its bits and stands for ω/m_i in all formulas.
   It does so for ``upload_bits = "auto"``. Where the settings of training fix the bits, m is 1 and ω that of these bits:
@@ -107,8 +107,9 @@ class Shadowheart(Policy):
             size = np.array([np.flatnonzero(row)[-1] for row in fits])
         return RoundPlan(
             members=members,
-            weights=steps * weights_of(batches, self.state.noise[size], ratio),
+            weights=batches * weights_of(batches, self.state.noise[size], ratio),
             local_steps=batches,
+            step_size=context.step_size * steps / batches,
             upload_bits=np.array(BITS)[size] if self.bits == "auto" else None,
             note={"equilibrium_time": seconds, "drawn": int(drawn.size)},
         )
