@@ -17,7 +17,16 @@ from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fingerprint import name_of
 from fedtempo.learning.threads import one_thread
 from fedtempo.policies.foreign import UserPolicy
-from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import (
+    SERVER_TRAITS,
+    BufferedPlan,
+    Policy,
+    Probe,
+    Restart,
+    RoundContext,
+    RoundPlan,
+    RoundReport,
+)
 from fedtempo.policies.registry import PolicyLike
 from fedtempo.simulator.absences import WithAbsences
 from fedtempo.simulator.channel import Channel, StaticChannel, UnknownTimes
@@ -104,7 +113,9 @@ class _SomeFail(Policy):
     """A policy that hears of members who did not report."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.server_memory, self.memory_bits = policy, policy.server_memory, policy.memory_bits
+        self.policy = policy
+        for name in SERVER_TRAITS:
+            setattr(self, name, getattr(policy, name))
 
     @property
     def state(self) -> object:

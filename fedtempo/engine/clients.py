@@ -54,6 +54,7 @@ class Outcome(NamedTuple):
     failed: Booleans
     seconds: float  # of the round, probes included
     upload_bits: Integers | None = None  # of each upload; None: 32
+    staleness: Integers | None = None  # server steps since each started; None: none
 
 
 class Round(Protocol):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,15 +10,16 @@ from fedtempo.checks import InputError, Vector
 from fedtempo.engine.clients import Clients, Outcome, Round, Start
 from fedtempo.engine.plan_rules import check_plan, check_probe
 from fedtempo.engine.records import End, RoundRecord, Summary, round_record
+from fedtempo.engine.server_step import aggregator_of, note_sent, step_factor, to_aggregate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
-from fedtempo.learning.aggregation import Aggregator, blended
+from fedtempo.learning.aggregation import blended
 from fedtempo.learning.averaging import ServerAverage
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, Parameters
 from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
 from fedtempo.randomness import stream
-from fedtempo.state import Arrays, Stateful, read_states, write_states
+from fedtempo.state import Arrays, Rows, Stateful, read_states, write_states
 from fedtempo.theory.bits import WHOLE
 
 HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
@@ -50,6 +51,7 @@ class LoopState:
     time_to_loss: float | None = None  # seconds of training to each target
     time_to_accuracy: float | None = None
     direction: Parameters | None = None  # the server's last, for each local step; None: clients do not follow it
+    sent: Rows = field(default_factory=Rows)  # the models from which those in flight started whose models are mixed in
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -76,17 +78,7 @@ class Loop:
         """Stand at w₀, at time 0."""
         self.fleet, self.policy, self.clients = settings.fleet, settings.policy, clients
         self.training, self.stop, self.seed = settings.training, settings.stop, settings.seed
-        self.aggregator = Aggregator(
-            self.fleet.data_share,
-            momentum=self.training.server_momentum,
-            memory=self.training.server_memory or self.policy.server_memory,
-            bits=self.policy.memory_bits,
-            optimiser=self.training.server_optimiser,
-            step_size=self.training.server_step_size,
-        )
-        if self.training.local_correction and not self.aggregator.memory:
-            remedy = "set server_memory, or take a policy with a memory, such as tempo"
-            raise InputError("local_correction", "go with a memory of last updates", "none", remedy)
+        self.aggregator = aggregator_of(self.fleet, self.policy, self.training)
         self.average = ServerAverage(self.training.server_average)
         self.sizes = UploadSizes(self.training, self.fleet, initial.size, initial_buffers.size)
         self.state = LoopState(initial.copy(), initial_buffers.copy(), initial, initial_buffers)
@@ -171,7 +163,11 @@ class Loop:
 
     def _round(self) -> RoundRecord:
         chosen, round_ = self._plan(self.clients.begin(self._start()))
-        done = round_.train_some(chosen) if isinstance(chosen, BufferedPlan) else round_.train(chosen)
+        if isinstance(chosen, BufferedPlan):
+            note_sent(self.state.sent, chosen, self._start().model)
+            done = round_.train_some(chosen)
+        else:
+            done = round_.train(chosen)
         report = self._aggregate(chosen, done)
         self._check_numbers(report)
         self.policy.observe(report)
@@ -180,13 +176,14 @@ class Loop:
 
     def _start(self) -> Start:
         state = self.state
+        step_size = self.training.step_size_of(state.round_index)
         return Start(
-            model=state.model,
+            model=self.aggregator.ahead(state.model, step_size) if self.policy.server_lookahead else state.model,
             buffers=state.buffers,
             round_index=state.round_index,
             rounds_done=state.rounds_done,
             time=state.time,
-            step_size=self.training.step_size_of(state.round_index),
+            step_size=step_size,
             upload_bits=None if self.training.upload_bits == WHOLE else self.sizes.bits,
             direction=state.direction,
             deviation=self.aggregator.deviation
@@ -233,7 +230,7 @@ class Loop:
     def _start_again(self) -> None:
         state = self.state
         state.model, state.buffers = state.initial.copy(), state.initial_buffers.copy()
-        state.round_index, state.last, state.direction = 0, None, None
+        state.round_index, state.last, state.direction, state.sent = 0, None, None, Rows()
         self.aggregator.reset()
         self.average.reset()
 
@@ -242,14 +239,17 @@ class Loop:
         plan, result, answered = done.plan, done.result, ~done.failed
         if chosen.forget is not None:
             self.aggregator.forget(chosen.forget)
+        step_size = chosen.step_factor * self.training.step_size_of(self.state.round_index)
+        updates, then = to_aggregate(self.state.sent, done, self.state.model, step_size)
         step = self.aggregator.apply(
             self.state.model,
             plan.members[answered],
-            result.update[answered],
+            updates[answered],
             plan.weights_of(answered),
-            chosen.step_factor * chosen.server_factor * self.training.step_size_of(self.state.round_index),
-            done.schedule[answered],
+            step_size,
+            then[answered],
             follow_memory=chosen.follow_memory,
+            factor=step_factor(chosen, done) * chosen.server_factor,
         )
         self.state.model, residual_norm = step.model, np.full(len(answered), np.nan)
         if result.buffers is not None:

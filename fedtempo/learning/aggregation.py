@@ -8,6 +8,7 @@ import numpy as np
 from fedtempo.checks import Integers, Vector, check_fraction
 from fedtempo.learning.memory import Bits, Memory, MemoryState
 from fedtempo.learning.server_optimisers import (
+    ADAPTIVE,
     ADAPTIVE_STEP,
     FIRST_DECAY,
     Moments,
@@ -33,7 +34,7 @@ class AggregatorState:
     """What the server keeps from step to step."""
 
     velocity: Parameters | None = None  # v
-    moments: MomentsState = field(default_factory=MomentsState)  # of Adam and Yogi
+    moments: MomentsState = field(default_factory=MomentsState)  # of Adam, Yogi and AMSGrad
     remembered: MemoryState = field(default_factory=MemoryState)  # y_i
     total_remembered: Parameters | None = None  # Σ p y over those who have reported
     known_share: float = 0.0  # Σ p over them
@@ -49,7 +50,7 @@ class Aggregator:
     size η shrinks.
 
     The server's own step size s multiplies the step. Other optimisers take η d for the mean update Δ
-    (server_optimisers.py); m is then the β₁ of Adam and Yogi.
+    (server_optimisers.py); m is then the β₁ of Adam, Yogi and AMSGrad.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Aggregator:
         """Take m, whether to remember, in so many bits a number, and s, 0 for the usual; begin with an empty memory."""
         self.data_share, self.momentum, self.memory = data_share, check_fraction("momentum", momentum), memory
         self.remembered, self.optimiser = Memory(bits), optimiser
-        self.moments = Moments(optimiser, momentum or FIRST_DECAY) if optimiser in ("adam", "yogi") else None
+        self.moments = Moments(optimiser, momentum or FIRST_DECAY) if optimiser in ADAPTIVE else None
         self.step_size = step_size or (1.0 if self.moments is None else ADAPTIVE_STEP)
         self.plain = not (memory or momentum) and optimiser == "sgd" and self.step_size == 1
         self.state = AggregatorState()
@@ -89,17 +90,19 @@ class Aggregator:
         step_size_then: Vector | None = None,
         *,
         follow_memory: bool = True,
+        factor: float = 1.0,
     ) -> Step:
         """Return the next model, with the η of now, and of when each member started if that differs.
 
-        Where the memory is not followed, it is kept up to date, and d is what it would be without.
+        Where the memory is not followed, it is kept up to date, and d is what it would be without. ``factor``: of the
+        length of this step alone.
         """
         then = np.full(len(members), step_size) if step_size_then is None else step_size_then
         scaled = (weights * (step_size / then)).astype(np.float32)
         aggregate = scaled @ updates if len(members) else np.zeros_like(model)
         norm = _norm(aggregate)
         direction = aggregate / np.float32(step_size)
-        if self.plain:
+        if self.plain and factor == 1:
             return Step(model + aggregate, norm, norm / step_size, norms(updates) / then, direction)
         residuals: Parameters = updates / then.astype(np.float32)[:, np.newaxis]
         if self.memory:
@@ -108,7 +111,16 @@ class Aggregator:
         change = self._change(direction, step_size)
         if self.optimiser == "fedexp":
             change = np.float32(extrapolation(updates, weights * (step_size / then))) * change
+        change = change if factor == 1 else np.float32(factor) * change
         return Step(model + change, norm, _norm(direction), norms(residuals), direction)
+
+    def ahead(self, model: Parameters, step_size: float) -> Parameters:
+        """Return the model after a step with d = 0: where momentum alone leads."""
+        if self.moments is not None:
+            return model + np.float32(self.step_size) * self.moments.ahead(self.state.moments)
+        if self.state.velocity is None:
+            return model
+        return model + np.float32(self.step_size * step_size * self.momentum) * self.state.velocity
 
     def _change(self, direction: Parameters, step_size: float) -> Parameters:
         """Return what is added to the model for d, with the η of now."""

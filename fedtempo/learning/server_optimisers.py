@@ -1,8 +1,11 @@
-"""What a server makes of the mean update Δ of a step, besides adding it: Adam, Yogi, FedExP.
+"""What a server makes of the mean update Δ of a step, besides adding it: Adam, Yogi, AMSGrad, FedExP.
 
 Adam and Yogi are those of FedOpt (Reddi et al., ICLR 2021): Δ takes the place of a gradient, with
 m ← β₁ m + (1 - β₁) Δ and w ← w + s m/(√v + τ). Adam has v ← β₂ v + (1 - β₂) Δ², Yogi v ← v - (1 - β₂) Δ² sign(v - Δ²).
 As there, v starts at τ², nothing is corrected for the start, and β₂ = 0.99, τ = 10⁻³.
+
+AMSGrad is that of FADAS (Wang et al., ICML 2024): m and v as with Adam, v from 0 on, v̂ ← max(v̂, v), and
+w ← w + s m/(√v̂ + ε) with ε = 10⁻⁸.
 
 FedExP (Jhunjhunwala et al., ICLR 2023) adds Δ max(1, Σ_j u_j ‖Δ_j‖²/(2 ‖Σ_j u_j Δ_j‖²)), with u the weights over their
 sum: steps are longer where updates cancel each other.
@@ -16,10 +19,12 @@ import numpy as np
 from fedtempo.checks import Vector
 from fedtempo.learning.trainer import Parameters, norms
 
-ServerOptimiser: TypeAlias = Literal["sgd", "adam", "yogi", "fedexp"]
+ServerOptimiser: TypeAlias = Literal["sgd", "adam", "yogi", "fedexp", "amsgrad"]
 SERVER_OPTIMISERS: tuple[ServerOptimiser, ...] = get_args(ServerOptimiser)
 FIRST_DECAY, SECOND_DECAY, ADAPTIVITY = 0.9, 0.99, 1e-3  # β₁, β₂ and τ of FedOpt
-ADAPTIVE_STEP = 0.01  # s of Adam and Yogi: among the best on most tasks of their paper
+ADAPTIVE_STEP = 0.01  # s of Adam and Yogi: among the best on most tasks of their paper; of AMSGrad too
+LEAST_ROOT = 1e-8  # ε of AMSGrad
+ADAPTIVE: tuple[ServerOptimiser, ...] = ("adam", "yogi", "amsgrad")
 
 
 @dataclass(slots=True)
@@ -28,24 +33,40 @@ class MomentsState:
 
     first: Parameters | None = None  # m
     second: Parameters | None = None  # v
+    largest: Parameters | None = None  # v̂ of AMSGrad
 
 
 class Moments:
-    """Adam or Yogi."""
+    """Adam, Yogi or AMSGrad."""
 
     def __init__(self, kind: ServerOptimiser, decay: float) -> None:
         """Take β₁."""
         self.kind, self.decay = kind, np.float32(decay)
 
     def direction(self, state: MomentsState, mean: Parameters) -> Parameters:
-        """Return m/(√v + τ) after a step with this Δ."""
-        square, past, tau = mean * mean, np.float32(SECOND_DECAY), np.float32(ADAPTIVITY)
+        """Return m/(√v + τ) after a step with this Δ; of AMSGrad m/(√v̂ + ε)."""
+        square, past = mean * mean, np.float32(SECOND_DECAY)
+        amsgrad = self.kind == "amsgrad"
         first = np.zeros_like(mean) if state.first is None else state.first
-        second = np.full_like(mean, tau * tau) if state.second is None else state.second
+        begun = np.float32(0.0 if amsgrad else ADAPTIVITY**2)
+        second = np.full_like(mean, begun) if state.second is None else state.second
         state.first = self.decay * first + (1 - self.decay) * mean
-        change = square - second if self.kind == "adam" else -square * np.sign(second - square)
+        change = -square * np.sign(second - square) if self.kind == "yogi" else square - second
         state.second = np.asarray(second + (1 - past) * change, dtype=np.float32)
-        result: Parameters = state.first / (np.sqrt(state.second) + tau)
+        if amsgrad:
+            before = state.second if state.largest is None else state.largest
+            state.largest = np.asarray(np.maximum(before, state.second), dtype=np.float32)
+        return self._scaled(state, state.first)
+
+    def ahead(self, state: MomentsState) -> Parameters | float:
+        """Return what the next direction would be for Δ = 0 and the present v."""
+        return 0.0 if state.first is None else self._scaled(state, self.decay * state.first)
+
+    def _scaled(self, state: MomentsState, first: Parameters) -> Parameters:
+        """Return a mean of updates over the root of their mean square."""
+        square, least = (state.largest, LEAST_ROOT) if self.kind == "amsgrad" else (state.second, ADAPTIVITY)
+        root = np.float32(0.0) if square is None else np.sqrt(square)
+        result: Parameters = np.asarray(first / (root + np.float32(least)), dtype=np.float32)
         return result
 
 

@@ -2,8 +2,12 @@
 
 from functools import partial
 
+from fedtempo.policies.ca2fl import CA2FL, CA2FLOptions
 from fedtempo.policies.clustered import ClusteredSampling
 from fedtempo.policies.entry import DASH_DOT, DASH_DOT_DOT, DOTTED, LONG, SOLID, Entry
+from fedtempo.policies.fadas import FADAS, FADASOptions
+from fedtempo.policies.fedacg import FedACG, FedACGOptions
+from fedtempo.policies.fedasync import FedAsync, FedAsyncOptions
 from fedtempo.policies.fedbuff import FedBuff, FedBuffOptions
 from fedtempo.policies.fedcs import FedCS, FedCSOptions
 from fedtempo.policies.fixed import AuthorsUniform, FixedSampling, FullParticipation, UniformOptions
@@ -14,6 +18,8 @@ from fedtempo.policies.options import NoOptions, read_options
 from fedtempo.policies.policy import Policy, PolicySetting
 from fedtempo.policies.power_of_choice import PowerOfChoice, PowerOfChoiceOptions
 from fedtempo.policies.proposed import OracleOptions, PilotOptions, ProposedOptions, oracle, piloted
+from fedtempo.policies.routing import Routing, RoutingOptions
+from fedtempo.policies.shadowheart import Shadowheart, ShadowheartOptions
 from fedtempo.policies.tempo import Tempo, TempoOptions
 from fedtempo.policies.tifl import TiFL, TiFLOptions
 from fedtempo.theory.sampling import uniform_sampling, weighted_sampling
@@ -111,5 +117,35 @@ BUILT_IN: dict[str, Entry] = {
         description="rival: asynchronous, a step after every K arrivals (nearly unbiased)",
         make=FedBuff, options=FedBuffOptions, asynchronous=True,
         colour="#777777", dashes=SOLID, marker="star-square",
+    ),
+    "fedasync": Entry(
+        description="rival: asynchronous, mixes in each model as it arrives (nearly unbiased)",
+        make=FedAsync, options=FedAsyncOptions, asynchronous=True,
+        colour="#88CCEE", dashes=LONG, marker="diamond-tall",
+    ),
+    "ca2fl": Entry(
+        description="rival: FedBuff with a memory of each client's last update (nearly unbiased)",
+        make=CA2FL, options=CA2FLOptions, asynchronous=True,
+        colour="#117733", dashes=DASH_DOT, marker="diamond-wide",
+    ),
+    "fadas": Entry(
+        description="rival: FedBuff with AMSGrad on the server, shorter steps after delays (nearly unbiased)",
+        make=FADAS, options=FADASOptions, asynchronous=True,
+        colour="#DDCC77", dashes=DOTTED, marker="hexagram",
+    ),
+    "fedacg": Entry(
+        description="rival: weighted sampling; clients start from where the server's momentum leads (unbiased)",
+        make=FedACG, options=FedACGOptions, repeats=True,
+        colour="#6699CC", dashes=DASH_DOT_DOT, marker="octagon",
+    ),
+    "shadowheart": Entry(
+        description="rival: each computes and sends as much as fits into an equilibrium time (biased)",
+        make=Shadowheart, options=ShadowheartOptions, biased=True,
+        colour="#997700", dashes=LONG, marker="bowtie-open",
+    ),
+    "routing": Entry(
+        description="rival: asynchronous, a step after every arrival, q by a queueing network (nearly unbiased)",
+        make=Routing, options=RoutingOptions, asynchronous=True,
+        colour="#994455", dashes=SOLID, marker="star-triangle-up",
     ),
 }  # fmt: skip

@@ -17,70 +17,39 @@ Stale updates are discounted on top, and nothing makes up for clients that are s
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from fedtempo.checks import InputError, check_choice, check_count, check_nonnegative
+from fedtempo.checks import check_nonnegative
+from fedtempo.policies.in_flight import Buffered, FlightOptions
 from fedtempo.policies.options import read_options
-from fedtempo.policies.policy import BufferedPlan, Policy, PolicySetting, RoundContext, RoundReport
+from fedtempo.policies.policy import BufferedPlan, PolicySetting, RoundContext
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedBuffOptions:
+class FedBuffOptions(FlightOptions):
     """Of ``fedbuff``."""
 
-    concurrency: int | None = None  # M, clients in flight; None: 2K
-    sampling: str = "weighted"  # draws by data share, or "uniform"
     staleness_exponent: float = 0.5  # a
 
     def __post_init__(self) -> None:
         """Check the options."""
-        if self.concurrency is not None:
-            check_count("concurrency", self.concurrency)
+        FlightOptions.__post_init__(self)
         check_nonnegative("staleness_exponent", self.staleness_exponent)
-        check_choice("sampling", self.sampling, ("weighted", "uniform"))
 
 
-@dataclass(eq=False, slots=True)
-class FedBuffState:
-    """What must survive between rounds."""
-
-    in_flight: int = 0  # clients
-
-
-class FedBuff(Policy):
+class FedBuff(Buffered):
     """Keep M clients in flight, and step whenever K updates have arrived."""
 
     def __init__(self, setting: PolicySetting) -> None:
         """Read the options."""
         options = read_options(FedBuffOptions, setting.options)
-        concurrency = 2 * setting.cohort_size if options.concurrency is None else options.concurrency
-        if concurrency < setting.cohort_size:
-            raise InputError(
-                name="concurrency", rule=f"be at least cohort_size, {setting.cohort_size}", got=f"{concurrency}"
-            )
+        super().__init__(setting, options)
         self.staleness_exponent = float(options.staleness_exponent)
-        share, size = setting.fleet.data_share, len(setting.fleet)
-        self.size, self.concurrency, self.buffer = size, min(concurrency, size), min(setting.cohort_size, size)
-        self.chance = share if options.sampling == "weighted" else np.full(size, 1 / size)
-        self.weights = share / self.chance / self.buffer
-        self.state = FedBuffState()
 
     def plan(self, context: RoundContext) -> BufferedPlan:
         """Let as many idle clients start as keeps M in flight."""
-        idle = context.available_clients(self.size)
-        free = min(self.concurrency - self.state.in_flight, len(idle))
-        start = idle[:0]
-        if free:
-            chance = self.chance[idle] / self.chance[idle].sum()
-            start = np.sort(context.rng.choice(idle, free, replace=False, p=chance))
-        self.state.in_flight += len(start)
+        start = self.starters(context, self.chance)
         return BufferedPlan(
             start=start,
             weights=self.weights[start],
             wait_for=self.buffer,
             staleness_exponent=self.staleness_exponent,
         )
-
-    def observe(self, report: RoundReport) -> None:
-        """Count who is no longer in flight: those who arrived, and those who failed to start."""
-        self.state.in_flight -= len(report.plan.members)

@@ -8,7 +8,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from fedtempo.checks import InputError
 from fedtempo.own_code import how_to_mend, in_short_with_place
-from fedtempo.policies.policy import BufferedPlan, Policy, Probe, Restart, RoundContext, RoundPlan, RoundReport
+from fedtempo.policies.policy import (
+    SERVER_TRAITS,
+    BufferedPlan,
+    Policy,
+    Probe,
+    Restart,
+    RoundContext,
+    RoundPlan,
+    RoundReport,
+)
 
 
 @runtime_checkable
@@ -16,8 +25,8 @@ class UserPolicy(Protocol):
     """The least that a policy has.
 
     With the methods ``state() -> dict`` of JSON values and ``restore(state)`` too, a run that was stopped goes on from
-    where it was, to the byte; without them it starts again. ``server_memory`` and ``memory_bits`` mean what they mean
-    in a ``Policy``, which is the other way to write one.
+    where it was, to the byte; without them it starts again. ``server_memory`` and the other ``SERVER_TRAITS`` mean what
+    they mean in a ``Policy``, which is the other way to write one.
     """
 
     def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
@@ -47,8 +56,8 @@ class ForeignPolicy(Policy):
     def __init__(self, policy: UserPolicy) -> None:
         """Take the policy."""
         self.policy = policy
-        self.server_memory = getattr(policy, "server_memory", False)
-        self.memory_bits = getattr(policy, "memory_bits", 32)
+        for name in SERVER_TRAITS:
+            setattr(self, name, getattr(policy, name, getattr(Policy, name)))
 
     @property
     def state(self) -> ForeignState | None:

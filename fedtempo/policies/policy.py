@@ -26,6 +26,7 @@ from fedtempo.theory.bits import BITS
 from fedtempo.theory.round_time import Duplicates
 
 MemoryBits: TypeAlias = Literal[8, 32]
+ServerOptimiser: TypeAlias = Literal["sgd", "adam", "yogi", "fedexp", "amsgrad"]
 UploadBits: TypeAlias = Literal[2, 3, 4, 8, 16, 32, "auto"]
 
 
@@ -140,6 +141,8 @@ class BufferedPlan:
     step_factor: float = 1.0  # as in a RoundPlan
     server_factor: float = 1.0  # as in a RoundPlan
     staleness_exponent: float = 0.5  # a: an update that arrives s server steps after its start counts (1+s)^-a times
+    staleness_limit: float | None = None  # τ: where the stalest update of a step has s > τ, the step is τ/s as long
+    mix_models: bool = False  # of those who start: w ← w + Σ weight (w_i - w) with their models w_i, not their updates
     follow_memory: bool = True  # as in a RoundPlan
     forget: Integers | None = None  # as in a RoundPlan
     note: Mapping[str, object] | None = None  # goes into the records
@@ -158,6 +161,8 @@ class BufferedPlan:
         check_positive("step_factor", self.step_factor)
         check_positive("server_factor", self.server_factor)
         check_nonnegative("staleness_exponent", self.staleness_exponent)
+        if self.staleness_limit is not None:
+            check_positive("staleness_limit", self.staleness_limit)
 
 
 MEASURED = (
@@ -218,17 +223,26 @@ class Policy(Protocol):
     So whatever else a policy has is a setting, or follows from its state. None instead of a dataclass means that
     nothing can be carried over, and that a run which was stopped starts again. Inherit from this class for the
     defaults.
+
+    A method that is more than a choice of clients names what its server does (``SERVER_TRAITS``); that comes before the
+    settings of training.
     """
 
     state: Any = None
     server_memory: bool = False  # whether the policy counts on the server's memory of each client's last direction
     memory_bits: MemoryBits = 32  # of a number in that memory; 8: a quarter of its size
+    server_optimiser: ServerOptimiser | None = None  # None: that of the settings of training
+    server_momentum: float | None = None  # m; None: that of the settings of training
+    server_lookahead: bool = False  # whether clients start from where the server's momentum alone would lead
 
     def plan(self, context: RoundContext) -> RoundPlan | BufferedPlan | Probe | Restart:
         """Plan the next round, or ask for something first."""
 
     def observe(self, report: RoundReport) -> None:
         """Learn what came of it."""
+
+
+SERVER_TRAITS = ("server_memory", "memory_bits", "server_optimiser", "server_momentum", "server_lookahead")
 
 
 class Stateless(Policy):

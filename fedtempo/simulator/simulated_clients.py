@@ -139,7 +139,8 @@ class SimulatedRound:
         times = landed.compute_time, now.upload_time[landed.client]
         sizes, steps = landed.step_size, landed.local_steps
         bits = landed.upload_bits if landed.noise.shape[1] else None
-        return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, end - start.time, bits)
+        seconds_passed = end - start.time
+        return Outcome(arrived, landed.result, sizes, sizes, steps, *times, failed, seconds_passed, bits, staleness)
 
     def start_again(self, start: Start) -> "SimulatedRound":
         """Return the round from w₀, with nobody in flight; the time that probes took stays."""

@@ -27,6 +27,7 @@ LEVERS = {
     "yogi": {"server_optimiser": "yogi"},
     "fedexp": {"server_optimiser": "fedexp"},
     "correction": {"local_correction": True, "server_memory": True},
+    "amsgrad": {"server_optimiser": "amsgrad"},
     "direction": {"local_direction": 0.5},
     "all": {"upload_bits": "auto", "server_average": 0.8, "local_direction": 0.3, "server_momentum": 0.5},
 }

@@ -130,6 +130,7 @@ class Case:
 
 POLICIES = {name: Case(name, OPTIONS.get(name, {})) for name in BUILT_IN}
 POLICIES |= {name: Case("tempo", options) for name, options in TEMPO.items()}
+POLICIES["shadowheart, bits"] = Case("shadowheart", training={"upload_bits": "auto"})
 SETTINGS = {
     "failures": {"unreliable": True},
     "momentum": {"training": {"server_momentum": 0.8}},

@@ -1,10 +1,13 @@
-"""Adam, Yogi and FedExP against the formulas of their papers, in plain double precision."""
+"""Adam, Yogi, AMSGrad and FedExP against the formulas of their papers, in plain double precision."""
+
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from fedtempo.learning.aggregation import Aggregator
-from fedtempo.learning.server_optimisers import extrapolation
+from fedtempo.learning.server_optimisers import SERVER_OPTIMISERS, extrapolation
+from fedtempo.policies import policy
 
 RNG = np.random.default_rng(3)
 SHARE = np.full(3, 1 / 3)
@@ -34,6 +37,59 @@ def test_adam_and_yogi_are_those_of_fedopt(kind, momentum, beta, step, size):
         expected.append(w)
     found = models_of(Aggregator(SHARE, optimiser=kind, momentum=momentum, step_size=step))
     np.testing.assert_allclose(found, expected, rtol=2e-4)
+
+
+def test_amsgrad_is_that_of_fadas():
+    w, m, v, largest = np.zeros(7), np.zeros(7), np.zeros(7), np.zeros(7)
+    expected = []
+    for updates in UPDATES.astype(np.float64):
+        delta = updates.mean(axis=0)
+        m, v = 0.9 * m + 0.1 * delta, 0.99 * v + 0.01 * delta**2
+        largest = np.maximum(largest, v)
+        w = w + 0.01 * m / (np.sqrt(largest) + 1e-8)
+        expected.append(w)
+    np.testing.assert_allclose(models_of(Aggregator(SHARE, optimiser="amsgrad")), expected, rtol=2e-4)
+
+
+def test_a_large_update_shortens_all_later_steps_of_amsgrad_and_not_those_of_adam():
+    later = {}
+    for kind in ("adam", "amsgrad"):
+        server, model = Aggregator(SHARE, optimiser=kind), np.zeros(7, dtype=np.float32)
+        for n in range(2000):
+            updates = np.full((3, 7), 1.0 if n == 0 else 1e-3, np.float32)
+            before, model = model, server.apply(model, EVERYONE, updates, SHARE, 0.1).model
+        later[kind] = float((model - before).mean())
+    assert later["adam"] == pytest.approx(0.01 * 1e-3 / 2e-3, rel=0.05), "forgotten"
+    assert later["amsgrad"] == pytest.approx(0.01 * 1e-3 / 0.1, rel=0.05), "not forgotten"
+
+
+@pytest.mark.parametrize("kind", ["sgd", "fedexp", "adam", "yogi", "amsgrad"])
+def test_the_lookahead_is_a_step_in_which_nothing_new_comes(kind):
+    """But for the mean square of updates, which such a step would lower."""
+    server = Aggregator(SHARE, optimiser=kind, momentum=0.5, step_size=0.3)
+    model = np.zeros(7, dtype=np.float32)
+    np.testing.assert_array_equal(server.ahead(model, 0.1), model)
+    for updates in UPDATES:
+        model = server.apply(model, EVERYONE, updates, SHARE, 0.1).model
+    ahead = server.ahead(model, 0.1)
+    after = server.apply(model, EVERYONE, np.zeros((3, 7), np.float32), SHARE, 0.1).model
+    assert np.abs(ahead - model).max() > 1e-4
+    np.testing.assert_allclose(ahead - model, after - model, rtol=0.02, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_a_factor_lengthens_one_step_alone(kind):
+    models = {}
+    for factor in (1.0, 0.25):
+        server, model = Aggregator(SHARE, optimiser=kind), np.zeros(7, dtype=np.float32)
+        first = server.apply(model, EVERYONE, UPDATES[0], SHARE, 0.1, factor=factor).model
+        models[factor] = first, server.apply(model, EVERYONE, UPDATES[1], SHARE, 0.1).model
+    np.testing.assert_allclose(models[0.25][0], 0.25 * models[1.0][0], rtol=1e-5)
+    np.testing.assert_array_equal(models[0.25][1], models[1.0][1])
+
+
+def test_policies_may_name_every_optimiser_that_there_is():
+    assert get_args(policy.ServerOptimiser) == SERVER_OPTIMISERS
 
 
 def test_fedexp_is_that_of_its_paper_with_equal_weights():

@@ -354,6 +354,7 @@ BEGUN = {"start": [0, 1, 2], "wait_for": 1}
         ([{"start": [3], "weights": [0.5, 0.5], "wait_for": 1}], "one entry for each of 1 members"),
         ([{"start": [3], "wait_for": 0}], "wait_for must be a whole number of at least 1"),
         ([{"start": [3], "wait_for": 1, "staleness_exponent": -0.5}], "staleness_exponent must be zero or positive"),
+        ([{"start": [3], "wait_for": 1, "staleness_limit": 0.0}], "staleness_limit must be positive"),
         ([{"start": [], "wait_for": 1}], "nobody is in flight, got nobody"),
         ([BEGUN, {"start": [1], "wait_for": 1}], r"start must not be in flight, got \[1\]"),
         ([BEGUN, Probe(clients=[1, 5], ask="loss")], r"clients must not be in flight, got \[1\]"),

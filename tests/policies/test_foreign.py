@@ -5,7 +5,7 @@ import pytest
 
 from fedtempo.checks import InputError
 from fedtempo.policies.foreign import ForeignPolicy, adopt
-from fedtempo.policies.policy import Policy, PolicySetting, RoundPlan, Stateless
+from fedtempo.policies.policy import SERVER_TRAITS, Policy, PolicySetting, RoundPlan, Stateless
 from fedtempo.policies.registry import make
 from fedtempo.policies.tempo import Tempo
 from support.rounds import carry_over, context, equal_fleet
@@ -48,6 +48,7 @@ class Remembering(Simple):
     """Counts on the server's memory, and has a state that is its own affair."""
 
     server_memory, memory_bits, state = True, 8, "calm"
+    server_optimiser, server_momentum, server_lookahead = "adam", 0.4, True
 
 
 def setting(size=4):
@@ -78,8 +79,8 @@ def test_a_policy_without_them_starts_again(data, times):
 def test_an_engine_sees_the_same_of_every_policy():
     plain, remembering = make(Simple(), setting()), make(Remembering(), setting())
     assert isinstance(plain, Policy)
-    assert (plain.server_memory, plain.memory_bits) == (False, 32)
-    assert (remembering.server_memory, remembering.memory_bits) == (True, 8)
+    assert [getattr(plain, name) for name in SERVER_TRAITS] == [False, 32, None, None, False]
+    assert [getattr(remembering, name) for name in SERVER_TRAITS] == [True, 8, "adam", 0.4, True]
     assert plain.plan(context()).members.tolist() == [0]
 
 

@@ -21,9 +21,10 @@ def test_traits_of_policies():
     assert [name for name in available_policies() if traits(name).needs_pilots] == ["statistical", "proposed"]
     assert [name for name in available_policies() if traits(name).oracle] == ["proposed-oracle"]
     assert [name for name in available_policies() if traits(name).ours] == ["tempo"]
-    assert [name for name in available_policies() if traits(name).asynchronous] == ["tempo", "fedbuff"]
+    asynchronous = [name for name in available_policies() if traits(name).asynchronous]
+    assert asynchronous == ["tempo", "fedbuff", "fedasync", "ca2fl", "fadas", "routing"]
     biased = [name for name in available_policies() if traits(name).biased]
-    assert biased == ["oort", "power-of-choice", "fedcs", "tifl"]
+    assert biased == ["oort", "power-of-choice", "fedcs", "tifl", "shadowheart"]
 
 
 def test_looks_of_policies_differ():

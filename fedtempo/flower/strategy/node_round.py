@@ -102,7 +102,7 @@ class NodeRound:
             weights=weights * (1.0 + np.array(staleness)) ** -plan.staleness_exponent,
             note={**(plan.note or {}), STALENESS_NOTE: staleness},
         )
-        return self._outcome(arrived, landed)
+        return self._outcome(arrived, landed)._replace(staleness=np.array(staleness, dtype=np.int64))
 
     def start_again(self, start: Start) -> "NodeRound":
         """Return the round from w₀, with nobody in flight; its clock runs on."""

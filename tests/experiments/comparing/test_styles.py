@@ -20,10 +20,10 @@ def test_styles_differ_and_known_policies_keep_theirs():
 
 def test_each_policy_has_a_colour_and_a_marker_of_its_own_whoever_stands_beside_it():
     together = own(*BUILT_IN)
-    assert len({style.colour for style in together.values()}) == len({s.marker for s in together.values()}) == 15
+    assert len({style.colour for style in together.values()}) == len({s.marker for s in together.values()}) == 21
     assert {name: own(name)[name] for name in BUILT_IN} == together
     beside = own(*BUILT_IN, *(f"mine {n}" for n in range(20)))
-    assert len({(style.colour, style.dashes) for style in beside.values()}) == 35
+    assert len({(style.colour, style.dashes) for style in beside.values()}) == 41
 
 
 def test_variants_of_a_policy_are_shades_of_its_colour():

@@ -72,7 +72,9 @@ def test_statistics_of_batch_normalisation_are_those_of_the_simulator(normalised
     assert simulation.clients.workers.trainer.num_buffers == 24
 
 
-@pytest.mark.parametrize("policy", ["uniform", "weighted", "full", "kvib", "clustered", "ocs", "power-of-choice"])
+@pytest.mark.parametrize(
+    "policy", ["uniform", "weighted", "full", "kvib", "clustered", "ocs", "power-of-choice", "fedacg"]
+)
 def test_on_the_wall_clock_cohorts_weights_and_models_are_those_of_the_simulator(config, policy):
     expected, model = simulated(config, policy)
     run = train(config, policy)
@@ -82,7 +84,7 @@ def test_on_the_wall_clock_cohorts_weights_and_models_are_those_of_the_simulator
     np.testing.assert_allclose(run.model, model, atol=1e-5)
 
 
-@pytest.mark.parametrize("policy", ["tempo", "fedbuff"])
+@pytest.mark.parametrize("policy", ["tempo", "fedbuff", "fedasync", "ca2fl", "fadas", "routing"])
 def test_asynchronous_policies_step_as_updates_arrive(config, policy):
     run = train(config, policy, rounds=20)
     assert run.summary.rounds == 20
