@@ -114,6 +114,7 @@ class Case:
         workers = BufferedWorkers(
             problem.trainer,
             problem.batches(training, SEED),
+            training,
             first=first,
             again=again,
             diverges=self.diverges,
