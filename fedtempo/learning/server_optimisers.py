@@ -48,7 +48,7 @@ class Moments:
         square, past = mean * mean, np.float32(SECOND_DECAY)
         amsgrad = self.kind == "amsgrad"
         first = np.zeros_like(mean) if state.first is None else state.first
-        begun = np.float32(0.0 if amsgrad else ADAPTIVITY**2)
+        begun = np.float32(0.0) if amsgrad else np.float32(ADAPTIVITY) * np.float32(ADAPTIVITY)
         second = np.full_like(mean, begun) if state.second is None else state.second
         state.first = self.decay * first + (1 - self.decay) * mean
         change = -square * np.sign(second - square) if self.kind == "yogi" else square - second
