@@ -42,7 +42,7 @@ class Moments:
         square, past, tau = mean * mean, np.float32(SECOND_DECAY), np.float32(ADAPTIVITY)
         first = np.zeros_like(mean) if state.first is None else state.first
         second = np.full_like(mean, tau * tau) if state.second is None else state.second
-        state.first = self.decay * first + (1 - self.decay) * mean
+        state.first = np.asarray(self.decay * first + (1 - self.decay) * mean, dtype=np.float32)
         change = square - second if self.kind == "adam" else -square * np.sign(second - square)
         state.second = np.asarray(second + (1 - past) * change, dtype=np.float32)
         result: Parameters = state.first / (np.sqrt(state.second) + tau)

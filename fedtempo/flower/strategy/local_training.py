@@ -14,6 +14,11 @@ from flwr.app import ArrayRecord
 from fedtempo.checks import InputError
 from fedtempo.flower.strategy.messages import FOLLOWED_DIRECTION, LARGEST_GRADIENT_NORM, MEAN_GRADIENT_NORM
 
+NOT_FOLLOWED = (
+    "local_direction must be followed by the steps of the app's own training, which did not ask for the direction; "
+    "call follow_direction(model) before each step of the optimiser, or leave local_direction out"
+)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ServerDirection:
@@ -48,12 +53,7 @@ class LocalTraining:
     def check_followed(self) -> None:
         """Refuse a training that was to follow the server's direction, and did not ask for it."""
         if self.share and not self.followed:
-            raise InputError(
-                name="local_direction",
-                rule="be followed by the app's own steps",
-                got="a training that did not ask for it",
-                remedy="call follow_direction(model) before each step of the optimiser, or leave local_direction out",
-            )
+            raise RuntimeError(NOT_FOLLOWED)
 
 
 _running: list[LocalTraining] = []
