@@ -57,7 +57,7 @@ def test_levers_of_training_lie_over_the_experiment_and_its_policies(config):
             assert (training.server_optimiser, training.local_direction) == ("adam", 0.5)
         assert read_setup({**place, "policy": "uniform", "upload-bits": "auto"}).training.upload_bits == "auto"
         assert read_setup({**place, "policy": "uniform", "upload-bits": ""}).training.upload_bits == 4
-    with pytest.raises(InputError, match="upload_bits must be one of 2, 3, 4, 8, 16, 32, or auto"):
+    with pytest.raises(InputError, match="upload_bits must be one of 2, 3, 4, 8, 16, 32, auto"):
         read_setup({"config": str(config), "upload-bits": 5})
 
 
