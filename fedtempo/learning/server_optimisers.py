@@ -45,7 +45,7 @@ class Moments:
         state.first = np.asarray(self.decay * first + (1 - self.decay) * mean, dtype=np.float32)
         change = square - second if self.kind == "adam" else -square * np.sign(second - square)
         state.second = np.asarray(second + (1 - past) * change, dtype=np.float32)
-        result: Parameters = state.first / (np.sqrt(state.second) + tau)
+        result: Parameters = np.asarray(state.first / (np.sqrt(state.second) + tau), dtype=np.float32)
         return result
 
 

@@ -35,7 +35,14 @@ class PackedUpload:
 
     arrays: ArrayRecord
     noise: Mapping[str, float]  # ω at each size, as metrics
-    norm: float  # of the update as it arrives
+    bits: int
+    numbers: int
+
+    @property
+    def norm(self) -> float:
+        """The norm of the update as it arrives."""
+        update = unpack(self.arrays[UPLOAD].numpy().tobytes(), self.bits, self.numbers)
+        return float(norms(update[None])[0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +74,8 @@ class Packing:
         return PackedUpload(
             arrays=ArrayRecord({UPLOAD: Array(np.frombuffer(sent, dtype=np.uint8)), **others}),
             noise=dict(zip(NOISE_METRICS, noise_of(update[None])[0].tolist(), strict=True)),
-            norm=float(norms(unpack(sent, self.bits, update.size)[None])[0]),
+            bits=self.bits,
+            numbers=update.size,
         )
 
 
