@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedtempo.checks import Vector
+from fedtempo.checks import Integers, Vector
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.quantisation import noise_of_normal_numbers, upload_share
@@ -92,3 +92,22 @@ def reference_share(training: TrainingSettings, numbers: int, buffers: int) -> f
 def with_upload_share(fleet: Fleet, share: float) -> Fleet:
     """Return a fleet whose uploads take a share of their time."""
     return fleet if share == 1 else replace(fleet, upload_time=fleet.upload_time * share)
+
+
+def bits_of(clients: Integers, usual: int | None, chosen: int | Integers | None = None) -> Integers | None:
+    """Return how many bits a number each upload has; None: all have 32, and their noise is not measured.
+
+    ``usual``: those of uploads whose plan names none; ``chosen``: those that the plan names.
+    """
+    if usual is None and chosen is None:
+        return None
+    return np.full(len(clients), usual if chosen is None else chosen, dtype=np.int64)
+
+
+def relative_sizes(training: TrainingSettings, bits: Integers | None, numbers: int, buffers: int) -> Vector | float:
+    """Return the size of each upload over that which times of fleets, channels and reports are those of."""
+    if bits is None:
+        return 1.0
+    shares = np.array([upload_share(size, numbers, buffers) for size in BITS])
+    sizes: Vector = shares[np.searchsorted(BITS, bits)]
+    return sizes / reference_share(training, numbers, buffers)

@@ -10,9 +10,8 @@ from fedtempo.checks import Booleans, InputError, Integers, Vector
 from fedtempo.engine.clients import Conditions, Outcome, Start
 from fedtempo.engine.clock import Uploads, time_round
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.engine.upload_sizes import reference_bits
+from fedtempo.engine.upload_sizes import bits_of, relative_sizes
 from fedtempo.fleet import Fleet
-from fedtempo.learning.quantisation import upload_share
 from fedtempo.learning.trainer import Buffers, Evaluation, LocalResult, Parameters
 from fedtempo.policies.policy import BufferedPlan, Probe, RoundPlan
 from fedtempo.simulator.channel import Channel, ChannelState
@@ -203,21 +202,13 @@ class SimulatedRound:
 
     def _bits(self, clients: Integers, chosen: int | Integers | None = None) -> Integers | None:
         """Return how many bits a number each upload has; None: all have 32, and their noise is not measured."""
-        usual = self.start.upload_bits
         if chosen is not None and self.training.upload_top:
             raise InputError("a plan's upload_bits", "be left out with upload_top", str(chosen), "choose one of them")
-        if usual is None and chosen is None:
-            return None
-        return np.full(len(clients), usual if chosen is None else chosen, dtype=np.int64)
+        return bits_of(clients, self.start.upload_bits, chosen)
 
     def _size(self, bits: Integers | None) -> Vector | float:
         """Return the size of uploads over that which the channel's times are those of."""
-        if bits is None:
-            return 1.0
-        numbers, buffers = self.start.model.size, self.start.buffers.size
-        shares = np.array([upload_share(size, numbers, buffers) for size in BITS])
-        sizes: Vector = shares[np.searchsorted(BITS, bits)]
-        return sizes / upload_share(reference_bits(self.training), numbers, buffers)
+        return relative_sizes(self.training, bits, self.start.model.size, self.start.buffers.size)
 
     def _ready_time(self, clients: Integers, steps: Vector) -> Vector:
         """Return when clients are done: those who need it download, then all compute in proportion to their steps."""

@@ -19,6 +19,7 @@ from fedtempo.flower.app.model_arrays import evaluate as evaluate_arrays
 from fedtempo.flower.strategy.messages import CONFIG
 from fedtempo.flower.strategy.tempo_strategy import TempoStrategy
 from support.flower_grid import InProcessGrid
+from support.runs import SMALL
 
 
 @dataclass
@@ -81,6 +82,27 @@ def train(config, policy, grid=None, *, rounds=3, seed=0, evaluated=("loss", "ac
     folder = settings.get("records")
     summary = seen[-1][0].summary() if seen else folder and read_records(Path(folder) / RECORDS).summary
     return TrainedOnNodes([record for _, record in seen], summary, result)
+
+
+def with_training(config, lines, text=SMALL):
+    """Write settings of training into the small experiment's file, or another text's."""
+    pilots = "[policy.statistical]\nlosses = [2.2, 2.1]\nmax_rounds = 4\n"
+    config.write_text(text.replace("[stop]", lines + "\n[stop]") + pilots)
+    return config
+
+
+def assert_same_to(found, expected, *, rtol=1e-6):
+    """Compare records as numbers; notes of engines differ."""
+    for record, other in zip(found, expected, strict=True):
+        for name in other.keys():  # noqa: SIM118
+            if isinstance(other[name], float) or (
+                isinstance(other[name], list) and other[name][:1] != other["members"][:1]
+            ):
+                np.testing.assert_allclose(
+                    np.array(record[name], dtype=float), np.array(other[name], dtype=float), rtol=rtol, err_msg=name
+                )
+            elif name != "note":
+                assert record[name] == other[name], name
 
 
 def nodes_of(grid):

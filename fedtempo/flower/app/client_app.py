@@ -10,8 +10,9 @@ from flwr.clientapp import ClientApp
 from fedtempo.engine.clients import Start
 from fedtempo.flower.app.assembly import AppSetup, data_of, read_setup
 from fedtempo.flower.app.emulated import meet
-from fedtempo.flower.app.model_arrays import pack, unpack
+from fedtempo.flower.app.model_arrays import MODEL, pack, unpack
 from fedtempo.flower.strategy.client_mod import tempo_client
+from fedtempo.flower.strategy.local_training import server_direction
 from fedtempo.flower.strategy.messages import (
     ARRAYS,
     CLIENT,
@@ -23,6 +24,7 @@ from fedtempo.flower.strategy.messages import (
     PARTITION,
     Instructions,
 )
+from fedtempo.learning.quantisation import upload_share
 from fedtempo.learning.threads import one_thread
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, LocalResult, Parameters
 from fedtempo.simulator.workers import LocalWorkers, Work
@@ -55,7 +57,11 @@ def train(message: Message, context: Context) -> Message:
         metrics[COMPUTE_SECONDS] = _emulate(setup, asked, began)
     salt = asked.client + 1, asked.server_round, context.run_id
     buffers = NO_BUFFERS if result.buffers is None else result.buffers[0]
-    arrays = pack(model + result.update[0], setup.config.ballast, *salt, buffers=buffers)
+    ballast, trained = setup.config.ballast, model + result.update[0]
+    if asked.upload_bits is not None:
+        ballast = round(ballast * upload_share(asked.upload_bits, model.size, buffers.size))
+        trained = model + result.update[0].astype(np.float64)  # of which the mod takes the model again, to the digit
+    arrays = pack(trained, ballast, *salt, buffers=buffers)
     return Message(RecordDict({ARRAYS: arrays, MEASUREMENTS: MetricRecord({**metrics})}), reply_to=message)
 
 
@@ -76,6 +82,7 @@ def _workers(setup: AppSetup) -> LocalWorkers:
 
 
 def _train(setup: AppSetup, asked: Instructions, model: Parameters, buffers: Buffers) -> LocalResult:
+    direction = server_direction()
     start = Start(
         model=model,
         buffers=buffers,
@@ -83,6 +90,7 @@ def _train(setup: AppSetup, asked: Instructions, model: Parameters, buffers: Buf
         rounds_done=asked.server_round - 1,
         time=0.0,
         step_size=asked.step_size,
+        direction=None if direction is None else direction.arrays[MODEL],
     )
     work = Work(
         clients=np.array([asked.client]),

@@ -3,6 +3,7 @@
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message
 
+from fedtempo.checks import Vector
 from fedtempo.flower.strategy.layout import ALL_BUFFERS
 from fedtempo.flower.strategy.messages import ARRAYS
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Evaluation, Parameters, Trainer, buffered
@@ -11,7 +12,7 @@ from fedtempo.randomness import stream
 MODEL, BALLAST = "model", "ballast"
 
 
-def pack(model: Parameters, ballast: int = 0, *salt: int, buffers: Buffers = NO_BUFFERS) -> ArrayRecord:
+def pack(model: Vector | Parameters, ballast: int = 0, *salt: int, buffers: Buffers = NO_BUFFERS) -> ArrayRecord:
     """Return a model as the app sends it, with so many bytes of ballast.
 
     Ballast is whole numbers, which nobody trains; nothing compresses it, and with a salt of its own for each reply

@@ -10,8 +10,10 @@
 | `deadline` | seconds that a client has to report |
 | `nodes` | JSON: the client that each node id stands for; otherwise nodes report their partition-id |
 | `link`, `link-token` | host:port of the uplink's control, and the file that holds its token |
-| `ballast` | bytes to send along with the model, to make it as large as another one |
+| `ballast` | bytes to send along with the model, to make it as large as another one; less of it with fewer bits |
 | `emulate` | a folder that nodes on one machine share: they compute for their nominal times, a cohort at once |
+| `upload-bits`, `server-average` | settings of training, over the experiment's |
+| `server-optimiser`, `server-step-size`, `local-direction` | likewise |
 """
 
 import json
@@ -23,6 +25,8 @@ import msgspec
 from flwr.app import UserConfigValue
 
 from fedtempo.checks import InputError
+from fedtempo.experiments.running.identity import SERVER_SETTINGS
+from fedtempo.experiments.settings.assignments import Assignment, lay_over
 from fedtempo.experiments.settings.config import DEFAULT_PRESET, FileExperiment, make_experiment
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.flower.link.remote import RemoteLink
@@ -46,6 +50,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
     link_token: str = ""
     ballast: int = 0  # bytes
     emulate: str = ""
+    upload_bits: int | str = ""
+    server_average: float | None = None
+    server_optimiser: str = ""
+    server_step_size: float | None = None
+    local_direction: float | None = None
 
     @classmethod
     def read(cls, run_config: Mapping[str, UserConfigValue]) -> "RunConfig":
@@ -62,7 +71,12 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
 
     def read_experiment(self) -> FileExperiment:
         """Return the experiment."""
-        return _read(self.experiment, self.config, self.preset)
+        return _read(self.experiment, self.config, self.preset, self._assignments())
+
+    def _assignments(self) -> tuple[Assignment, ...]:
+        """Return the settings of training that lie over the experiment."""
+        given = {name: getattr(self, name) for name in SERVER_SETTINGS}
+        return tuple(Assignment(("training", name), one) for name, one in given.items() if one not in ("", None))
 
     def client_of_node(self) -> dict[int, int] | None:
         """Return the client that each node id stands for; None: nodes are asked."""
@@ -77,5 +91,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
 
 
 @cache
-def _read(table: str, path: str, preset: str) -> FileExperiment:
-    return make_experiment(json.loads(table), preset) if table else load_experiment(path, preset)
+def _read(table: str, path: str, preset: str, assignments: tuple[Assignment, ...]) -> FileExperiment:
+    if table:
+        return make_experiment(lay_over(json.loads(table), assignments), preset)
+    return load_experiment(path, preset, assignments=assignments)

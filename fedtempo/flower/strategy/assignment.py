@@ -1,6 +1,6 @@
 """One client's local training: what it is asked for, when that was sent, and what it reported."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from fedtempo.engine.clients import Start
 from fedtempo.flower.strategy.failures import Failure
 from fedtempo.flower.strategy.messages import COMPUTE_SECONDS
 from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Parameters
+from fedtempo.theory.bits import WHOLE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -25,6 +26,7 @@ class Assignment:
     bandwidth: float  # that its upload has
     weight: float = 0.0  # of its update, before the discount for staleness; for asynchronous plans
     version: int = 0  # server steps that had been taken when it started
+    upload_bits: int | None = None  # of a number in its update, which it packs; None: it sends its model as it is
     fetched: bool = False  # the client has trained already, and keeps the result until it is fetched
 
     @property
@@ -42,14 +44,17 @@ def assign(
     schedule: float,
     bandwidth: npt.ArrayLike,
     weights: npt.ArrayLike = 0.0,
+    upload_bits: Integers | None = None,
     kept: Container[int] = (),
 ) -> list[Assignment]:
     """Return an assignment for each client; numbers hold for all, or there is one for each.
 
-    ``kept``: clients that have trained already, and keep the result.
+    ``upload_bits``: of each; None: models travel as they are. ``kept``: clients that have trained already, and keep
+    the result.
     """
     numbers = (local_steps, step_size, bandwidth, weights)
-    rows = zip(*(np.broadcast_to(one, clients.shape).tolist() for one in (clients, *numbers)), strict=True)
+    bits = [None] * len(clients) if upload_bits is None else upload_bits.tolist()
+    rows = zip(*(np.broadcast_to(one, clients.shape).tolist() for one in (clients, *numbers)), bits, strict=True)
     return [
         Assignment(
             client=client,
@@ -60,9 +65,10 @@ def assign(
             bandwidth=share,
             weight=weight,
             version=start.round_index,
+            upload_bits=size_of_upload,
             fetched=client in kept,
         )
-        for client, steps, size, share, weight in rows
+        for client, steps, size, share, weight, size_of_upload in rows
     ]
 
 
@@ -106,3 +112,11 @@ class ClientReport:
             return seconds
         elapsed = None if self.arrived is None or self.sent is None else self.arrived - self.sent
         return seconds if elapsed is not None and seconds <= elapsed else None
+
+
+def upload_bits_of(assignments: Sequence[Assignment]) -> Integers | None:
+    """Return how many bits a number each upload has; None: models travel as they are."""
+    bits = [one.upload_bits for one in assignments]
+    if all(one is None for one in bits):
+        return None
+    return np.array([WHOLE if one is None else one for one in bits], dtype=np.int64)

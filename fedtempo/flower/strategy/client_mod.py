@@ -3,78 +3,46 @@
     app = ClientApp(mods=[tempo_client()])
 
 The app's own training function stays as it is. Around it, the mod measures the seconds of computing and, where it
-trains with PyTorch, the gradient norms of every optimiser step; other code may call ``note_gradient``. It also answers
-what the strategy asks beyond training: who the node is, and, for policies that let all compute and few upload, the norm
-of an update, which it keeps until it is fetched.
+trains with PyTorch, the gradient norms of every optimiser step; other code may call ``note_gradient``. Where uploads
+have fewer bits, it packs the update in the place of the model. It also answers what the strategy asks beyond training:
+who the node is, and, for policies that let all compute and few upload, the norm of an update, which it keeps until it
+is fetched.
 """
 
-import math
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedtempo.flower.strategy.layout import is_trained
+from fedtempo.flower.strategy.local_training import LocalTraining, measuring
 from fedtempo.flower.strategy.messages import (
     ARRAYS,
     ASK,
     COMPUTE_SECONDS,
     CONFIG,
     DESCRIBE,
+    DIRECTION,
     FETCH,
     KEEP,
     KEPT_MODEL,
-    LARGEST_GRADIENT_NORM,
-    MEAN_GRADIENT_NORM,
+    LOCAL_DIRECTION,
     MEASUREMENTS,
     NUM_EXAMPLES,
     PARTITION,
     ROUND_INDEX,
     UPDATE_NORM,
+    UPLOAD_BITS,
+    MessageConfig,
 )
+
+if TYPE_CHECKING:
+    from fedtempo.flower.strategy.packing import PackedUpload
 
 ClientFunction = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, ClientFunction], Message]
-
-
-class GradientNorms:
-    """Gradient norms along the path of one local training."""
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self.count, self.total, self.largest = 0, 0.0, 0.0
-
-    def add(self, norm: float) -> None:
-        """Take one more."""
-        self.count += 1
-        self.total += norm
-        self.largest = max(self.largest, norm)
-
-    def metrics(self) -> dict[str, float]:
-        """Return what a reply reports of them."""
-        if not self.count:
-            return {}
-        return {LARGEST_GRADIENT_NORM: self.largest, MEAN_GRADIENT_NORM: self.total / self.count}
-
-
-_running: list[GradientNorms] = []
-
-
-def note_gradient(gradient: npt.ArrayLike | Sequence[npt.ArrayLike]) -> None:
-    """Report the gradient of a local step, whole or as a list of layers, or its norm.
-
-    For training without an optimiser of PyTorch, whose gradients the mod sees by itself. Outside of a training that the
-    mod measures it does nothing.
-    """
-    if _running:
-        parts = gradient if isinstance(gradient, list | tuple) else [gradient]
-        squares = [float(np.sum(np.square(np.asarray(part, dtype=np.float64)))) for part in parts]
-        _running[-1].add(math.sqrt(sum(squares)))
 
 
 def tempo_client(num_examples: Callable[[Context], int] | None = None) -> Mod:
@@ -90,16 +58,20 @@ def tempo_client(num_examples: Callable[[Context], int] | None = None) -> Mod:
         if message.metadata.message_type != "train" or ROUND_INDEX not in config:  # or of another strategy
             return call_next(message, context)
         received = message.content.array_records.get(ARRAYS)
-        with _measuring() as norms:
-            began = time.perf_counter()
+        share = float(cast("float", config.get(LOCAL_DIRECTION, 0.0)))
+        began = time.perf_counter()
+        with measuring(LocalTraining(share, message.content.array_records.get(DIRECTION))) as training:
             reply = call_next(message, context)
-            seconds = time.perf_counter() - began
         if reply.has_error():
             return reply
+        training.check_followed()
+        packed = _pack(reply, received, config)
+        seconds = time.perf_counter() - began
         own = reply.content.metric_records.get(MEASUREMENTS, MetricRecord())  # of an app that knows better
-        reply.content[MEASUREMENTS] = MetricRecord({COMPUTE_SECONDS: seconds, **norms.metrics(), **own})
+        noise = {} if packed is None else packed.noise
+        reply.content[MEASUREMENTS] = MetricRecord({COMPUTE_SECONDS: seconds, **training.metrics(), **noise, **own})
         if ask == KEEP and received is not None:
-            _keep(reply, received, context)
+            _keep(reply, received, context, packed)
         return reply
 
     return mod
@@ -117,38 +89,32 @@ def _describe(message: Message, context: Context, num_examples: Callable[[Contex
     return Message(RecordDict({MEASUREMENTS: description}), reply_to=message)
 
 
-def _keep(reply: Message, received: ArrayRecord, context: Context) -> None:
+def _pack(reply: Message, received: ArrayRecord | None, config: MessageConfig) -> "PackedUpload | None":
+    """Put the update into the place of the model, where it is asked for; return what was put there."""
+    trained = reply.content.array_records.get(ARRAYS)
+    if UPLOAD_BITS not in config or received is None or trained is None:
+        return None
+    from fedtempo.flower.strategy.packing import Packing  # and numba with it, which others have no use for
+
+    packed = Packing.read(config).pack(received, trained)
+    if packed is not None:
+        reply.content[ARRAYS] = packed.arrays
+    return packed
+
+
+def _keep(reply: Message, received: ArrayRecord, context: Context, packed: "PackedUpload | None") -> None:
     """Keep the update until it is fetched; report its norm alone."""
     arrays = reply.content.array_records.pop(ARRAYS)
     context.state[KEPT_MODEL] = arrays
+    norm = _norm(arrays, received) if packed is None else packed.norm
+    reply.content.metric_records[MEASUREMENTS][UPDATE_NORM] = norm
+
+
+def _norm(trained: ArrayRecord, received: ArrayRecord) -> float:
+    """Return the norm of the update from one model to another."""
     squares = [
-        float(np.sum((arrays[name].numpy().astype(np.float64) - received[name].numpy()) ** 2))
-        for name in arrays
-        if is_trained(name, arrays[name].dtype)
+        float(np.sum((trained[name].numpy().astype(np.float64) - received[name].numpy()) ** 2))
+        for name in trained
+        if is_trained(name, trained[name].dtype)
     ]
-    reply.content.metric_records[MEASUREMENTS][UPDATE_NORM] = float(np.sqrt(sum(squares)))
-
-
-@contextmanager
-def _measuring() -> Iterator[GradientNorms]:
-    """Take the gradients of every optimiser step of PyTorch, where it is loaded, and those of ``note_gradient``."""
-    norms = GradientNorms()
-    _running.append(norms)
-    torch: Any = sys.modules.get("torch")
-    optimisers: Any = sys.modules.get("torch.optim.optimizer")
-    hook = None
-    if torch is not None and optimisers is not None:
-
-        def see(optimiser: Any, args: object, kwargs: object) -> None:  # noqa: ANN401
-            gradients = [p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
-            dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-            if dense:
-                norms.add(math.sqrt(sum(float(torch.linalg.vector_norm(g)) ** 2 for g in dense)))
-
-        hook = optimisers.register_optimizer_step_pre_hook(see)
-    try:
-        yield norms
-    finally:
-        _running.remove(norms)
-        if hook is not None:
-            hook.remove()
+    return float(np.sqrt(sum(squares)))

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, MessageType
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Start
 from fedtempo.flower.strategy.assignment import Assignment, ClientReport, SentAssignment
-from fedtempo.flower.strategy.failures import Failure, FailureKind
+from fedtempo.flower.strategy.failures import Failure, FailureKind, refused
 from fedtempo.flower.strategy.judge import Judge
 from fedtempo.flower.strategy.layout import Layout
 from fedtempo.flower.strategy.messages import (
@@ -24,7 +24,9 @@ from fedtempo.flower.strategy.messages import (
     COHORT_SIZE,
     COMPUTE_SECONDS,
     FETCH,
+    FOLLOWED_DIRECTION,
     KEEP,
+    LOCAL_DIRECTION,
     ROUND,
     ROUND_INDEX,
     STEP_SIZE,
@@ -34,17 +36,37 @@ from fedtempo.flower.strategy.messages import (
 )
 from fedtempo.flower.strategy.messenger import Messenger, Reply
 from fedtempo.flower.strategy.metric_names import EVALUATION_LOSSES, loss_of
+from fedtempo.flower.strategy.packing import packing_config
+from fedtempo.learning.quantisation import Quantiser
 
 Numbers = Mapping[str, float]
+NOT_FOLLOWED = (
+    "local_direction must be followed by the app's own steps, which its reply does not say; "
+    "the ClientApp needs the mod tempo_client() of this version, and its training follow_direction(model)"
+)
 NO_MEASUREMENTS: Mapping[int, Numbers] = {}
 
 
 class Dispatch:
     """What clients are sent, and what their replies amount to."""
 
-    def __init__(self, messenger: Messenger, layout: Layout, config: MessageConfig) -> None:
-        """Take the way to clients, the layout of models, and what an app sends along with every assignment."""
+    def __init__(
+        self,
+        messenger: Messenger,
+        layout: Layout,
+        config: MessageConfig,
+        *,
+        quantiser: Quantiser | None = None,
+        local_direction: float = 0.0,
+    ) -> None:
+        """Take the way to clients, the layout of models, and what an app sends along with every assignment.
+
+        ``quantiser``: from what clients draw who round their updates; ``local_direction``: the share of the server's
+        direction in their steps.
+        """
         self.messenger, self.layout, self.config = messenger, layout, dict(config)
+        self.key: list[int] = (quantiser or Quantiser(0)).key.tolist()
+        self.local_direction = local_direction
         self.judge = Judge(layout)
 
     def send(
@@ -63,7 +85,8 @@ class Dispatch:
             (trained, self.layout.pack(start.model, start.buffers), cohort),
         ):
             configs = [{**self._training(one, start), **extra} for one in some]
-            sent = self.messenger.send([one.client for one in some], MessageType.TRAIN, arrays, configs)
+            direction = None if arrays is None else self._direction(start)
+            sent = self.messenger.send([one.client for one in some], MessageType.TRAIN, arrays, configs, direction)
             message_of |= {client: message for message, client in sent.items()}
         return {message_of[one.client]: SentAssignment(one, at) for one in assignments}
 
@@ -89,9 +112,12 @@ class Dispatch:
             return replace(report, arrived=reply.at, failure=reply.failure)
         measured = kept[sent.client] if sent.assignment.fetched else {}
         report = replace(report, arrived=reply.at, numbers={**measured, **reply.numbers()})
-        found = self.judge.read(sent.assignment.model, reply.content.array_records.get(ARRAYS, ArrayRecord()))
+        arrays = reply.content.array_records.get(ARRAYS, ArrayRecord())
+        found = self.judge.read(sent.assignment.model, arrays, sent.assignment.upload_bits)
         if isinstance(found, Failure):
             return replace(report, failure=found)
+        if self.local_direction and report.numbers.get(FOLLOWED_DIRECTION) != self.local_direction:
+            return replace(report, failure=refused(NOT_FOLLOWED))
         return replace(report, update=found[0], buffers=found[1])
 
     def train_and_keep(
@@ -101,7 +127,8 @@ class Dispatch:
         arrays = self.layout.pack(start.model, start.buffers)
         configs = [{**self._training(one, start), ASK: KEEP} for one in assignments]
         at = time.monotonic()
-        sent = self.messenger.send([one.client for one in assignments], MessageType.TRAIN, arrays, configs)
+        numbers = [one.client for one in assignments]
+        sent = self.messenger.send(numbers, MessageType.TRAIN, arrays, configs, self._direction(start))
         replies = [one for one in self.messenger.collect(sent, seconds).values() if one.failure is None]
         kept = {one.client: one.numbers() for one in replies}
         for one in replies:
@@ -121,8 +148,14 @@ class Dispatch:
         return {**self.config, ROUND: start.rounds_done + 1, ROUND_INDEX: start.round_index, CLIENT: client}
 
     def _training(self, one: Assignment, start: Start) -> dict[str, ConfigValue]:
-        how = {STEPS: one.local_steps, STEP_SIZE: one.step_size, BANDWIDTH: one.bandwidth}
-        return {**self._place(one.client, start), **how}
+        how: dict[str, ConfigValue] = {STEPS: one.local_steps, STEP_SIZE: one.step_size, BANDWIDTH: one.bandwidth}
+        if self.local_direction:
+            how[LOCAL_DIRECTION] = self.local_direction
+        return {**self._place(one.client, start), **how, **packing_config(one.upload_bits, self.key)}
+
+    def _direction(self, start: Start) -> ArrayRecord | None:
+        """Return the server's last direction, where clients follow it and there is one."""
+        return None if start.direction is None else self.layout.pack_parameters(start.direction)
 
 
 def _loss(reply: Reply | None) -> float:

@@ -16,6 +16,7 @@ from fedtempo.engine.records import Header, RoundRecord
 from fedtempo.engine.run import Progress, run_into
 from fedtempo.engine.run_folder import RunFolder
 from fedtempo.engine.settings import policy_setting
+from fedtempo.engine.upload_sizes import reference_share, uploads_of, with_upload_share
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.dispatch import Dispatch
 from fedtempo.flower.strategy.evaluation import ClientsEvaluation, EvaluateFunction, GlobalLoss
@@ -28,9 +29,11 @@ from fedtempo.flower.strategy.newcomers import Newcomers
 from fedtempo.flower.strategy.nodes import FlowerClients
 from fedtempo.flower.strategy.roster import Roster
 from fedtempo.flower.strategy.settings import StrategySettings
+from fedtempo.learning.quantisation import Quantiser
 from fedtempo.policies.registry import make
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.simulated_clients import SimulatedClients
+from fedtempo.theory.bits import BITS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -56,6 +59,7 @@ class FlowerRun:
         self.layout, self.result = Layout.of(request.initial_arrays), Result()
         self.messenger = Messenger(grid, roster.nodes, len(roster.fleet))
         self.newcomers = Newcomers(grid, roster, settings.fleet, folder) if settings.nodes is None else None
+        self.fleet = with_upload_share(roster.fleet, reference_share(settings.training, *self._upload_numbers))
         self.deadline = min(settings.deadline, request.timeout)
         self.loss = self._loss(request)
         self.workers = self._workers(request.train_config)
@@ -106,10 +110,21 @@ class FlowerRun:
             clients = ClientsEvaluation(self.messenger, self.roster.fleet, request.evaluate_config, self.deadline)
         return GlobalLoss(self.layout, self.result, request.evaluate, clients)
 
+    @property
+    def _upload_numbers(self) -> tuple[int, int]:
+        """How many numbers an upload has: parameters, and buffers beside them."""
+        return self.layout.num_parameters, self.layout.num_buffers
+
     def _workers(self, config: MessageConfig) -> FlowerClients | GridWorkers:
         """Return the nodes: under their own clock, or as workers under the simulated one."""
-        settings, fleet = self.settings, self.roster.fleet
-        dispatch = Dispatch(self.messenger, self.layout, config)
+        settings, fleet = self.settings, self.fleet
+        dispatch = Dispatch(
+            self.messenger,
+            self.layout,
+            config,
+            quantiser=Quantiser(settings.seed),
+            local_direction=settings.training.local_direction,
+        )
         if settings.clock == "simulated":
             return GridWorkers(
                 dispatch,
@@ -132,7 +147,7 @@ class FlowerRun:
     def _clients(self) -> Clients:
         if isinstance(self.workers, FlowerClients):
             return self.workers
-        fleet = self.roster.fleet
+        fleet = self.fleet
         return SimulatedClients(
             workers=self.workers,
             samples=np.array(self.roster.samples),
@@ -142,8 +157,9 @@ class FlowerRun:
         )
 
     def _loop(self, num_rounds: int) -> Loop:
-        settings, fleet = self.settings, self.roster.fleet
-        setting = policy_setting(fleet, settings.training, settings.options)
+        settings, fleet = self.settings, self.fleet
+        uploads = uploads_of(settings.training, *self._upload_numbers)
+        setting = policy_setting(fleet, settings.training, settings.options, **uploads)
         loop = LoopSettings(
             fleet=fleet,
             policy=make(settings.policy, setting),

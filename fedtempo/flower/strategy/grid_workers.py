@@ -6,6 +6,7 @@ from logging import INFO
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
+from fedtempo.engine.upload_sizes import relative_sizes
 from fedtempo.fleet import Fleet
 from fedtempo.flower.log import log
 from fedtempo.flower.strategy.assignment import assign
@@ -68,7 +69,14 @@ class GridWorkers:
             local_steps=work.local_steps,
             step_size=work.step_size,
             schedule=start.step_size,
-            bandwidth=cohort_bandwidth(self.fleet, self.training, work.clients, work.local_steps),
+            bandwidth=cohort_bandwidth(
+                self.fleet,
+                self.training,
+                work.clients,
+                work.local_steps,
+                relative_sizes(self.training, work.upload_bits, start.model.size, start.buffers.size),
+            ),
+            upload_bits=work.upload_bits,
         )
         sent = self.dispatch.send(assignments, start, together=True)
         reports = judge.refuse_absurd(self.dispatch.collect(sent, self.deadline))

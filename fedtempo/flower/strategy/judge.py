@@ -10,6 +10,7 @@ from fedtempo.checks import Booleans, InputError, Vector
 from fedtempo.flower.strategy.assignment import ClientReport
 from fedtempo.flower.strategy.failures import Failure, refused
 from fedtempo.flower.strategy.layout import Layout
+from fedtempo.flower.strategy.packing import unpack_upload
 from fedtempo.learning.trainer import Buffers, Parameters, norms
 
 LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update is refused
@@ -48,15 +49,23 @@ class Judge:
         """Return whether so many updates are enough, with those before, to know a usual size from an absurd one."""
         return len(self.state.accepted) + unjudged >= ENOUGH_TO_JUDGE
 
-    def read(self, start: Parameters, arrays: ArrayRecord) -> tuple[Parameters, Buffers] | Failure:
-        """Return the update and the buffers in the model that a client sent, or why they are refused."""
+    def read(
+        self, start: Parameters, arrays: ArrayRecord, bits: int | None = None
+    ) -> tuple[Parameters, Buffers] | Failure:
+        """Return the update and the buffers in what a client sent, or why they are refused.
+
+        ``bits``: of a number in the update that it was to send; None: it was to send the model.
+        """
         try:
-            model, buffers = self.layout.read(arrays)
+            if bits is None:
+                model, buffers = self.layout.read(arrays)
+                update = model - start
+            else:
+                update, buffers = unpack_upload(self.layout, arrays, bits)
         except InputError as error:
             return refused(str(error))
         except Exception as error:  # whatever reading it raises
             return refused(f"{type(error).__name__}: {error}")
-        update = model - start
         if not (np.isfinite(update).all() and np.isfinite(buffers).all()):
             return refused("an update must be finite")
         if (name := self.layout.negative_variance(buffers)) is not None:

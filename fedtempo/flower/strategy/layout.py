@@ -67,10 +67,34 @@ class Layout:
 
     def read(self, record: ArrayRecord) -> tuple[Parameters, Buffers]:
         """Return the parameters and the buffers of a model; refuse one of another layout."""
-        if set(record) != set(self.first):
-            raise InputError(name="a model", rule=f"have the arrays {list(self.first)}", got=f"{list(record)}")
-        arrays = {name: self._real(record, name) for name in (*self.trained, *self.averaged)}
-        return _flat(arrays, self.trained).astype(np.float32), _flat(arrays, self.averaged).astype(np.float64)
+        self.check_names(record, set(self.first))
+        arrays = {name: self._real(record, name) for name in self.trained}
+        return _flat(arrays, self.trained).astype(np.float32), self.buffers(record)
+
+    def buffers(self, record: ArrayRecord) -> Buffers:
+        """Return the buffers of a model."""
+        arrays = {name: self._real(record, name) for name in self.averaged}
+        return _flat(arrays, self.averaged).astype(np.float64)
+
+    def update(self, start: Parameters, record: ArrayRecord) -> Parameters:
+        """Return how far the parameters of a model are from a start, rounded once; refuse one of another layout."""
+        self.check_names(record, set(self.first))
+        found = np.empty(self.num_parameters, dtype=np.float32)
+        for (name, before), (_, update) in zip(
+            self._parts(start, self.trained), self._parts(found, self.trained), strict=True
+        ):
+            update[...] = self._real(record, name).astype(np.float64) - before
+        return found
+
+    def check_names(self, record: ArrayRecord, expected: set[str]) -> None:
+        """Refuse arrays of other names."""
+        if set(record) != expected:
+            names = [*(expected - set(self.first)), *(name for name in self.first if name in expected)]
+            raise InputError(name="a model", rule=f"have the arrays {names}", got=f"{list(record)}")
+
+    def pack_parameters(self, model: Parameters) -> ArrayRecord:
+        """Return what has one number for each parameter as named arrays."""
+        return ArrayRecord(OrderedDict((name, Array(part)) for name, part in self._parts(model, self.trained)))
 
     def pack(self, model: Parameters, buffers: Buffers) -> ArrayRecord:
         """Return the named arrays of a model."""

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 
 from fedtempo.checks import Booleans, InputError
 from fedtempo.flower.strategy.failures import Failure, FailureKind, refused, shortened
-from fedtempo.flower.strategy.messages import ARRAYS, CONFIG, MessageConfig
+from fedtempo.flower.strategy.messages import ARRAYS, CONFIG, DIRECTION, MessageConfig
 
 POLL_SECONDS = 0.2
 LONGEST_POLL_SECONDS = 0.5  # every look costs the SuperLink about ten milliseconds of computing
@@ -71,11 +71,20 @@ class Messenger:
         self.client_of[node], self.node_of[client] = client, node
 
     def send(
-        self, clients: Sequence[int], kind: str, arrays: ArrayRecord | None, configs: Sequence[MessageConfig]
+        self,
+        clients: Sequence[int],
+        kind: str,
+        arrays: ArrayRecord | None,
+        configs: Sequence[MessageConfig],
+        direction: ArrayRecord | None = None,
     ) -> dict[str, int]:
-        """Send each client its message; return the client of each message's id."""
+        """Send each client its message; return the client of each message's id.
+
+        ``direction``: the server's last, where clients follow it.
+        """
+        records = {ARRAYS: arrays, DIRECTION: direction}
         messages = [
-            _message(self.node_of[client], kind, arrays, config)
+            _message(self.node_of[client], kind, records, config)
             for client, config in zip(clients, configs, strict=True)
         ]
         ids = list(self.grid.push_messages(messages)) if messages else []
@@ -155,8 +164,9 @@ def _opened(found: Message | BaseException) -> tuple[Failure | None, RecordDict]
     return None, found.content
 
 
-def _message(node: int, kind: str, arrays: ArrayRecord | None, config: MessageConfig) -> Message:
+def _message(node: int, kind: str, records: Mapping[str, ArrayRecord | None], config: MessageConfig) -> Message:
     content = RecordDict({CONFIG: ConfigRecord(dict(config))})
-    if arrays is not None:
-        content[ARRAYS] = arrays
+    for name, record in records.items():
+        if record is not None:
+            content[name] = record
     return Message(content=content, dst_node_id=node, message_type=kind)

@@ -9,7 +9,8 @@ import numpy as np
 
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Conditions, Outcome, Start
-from fedtempo.flower.strategy.assignment import ClientReport, assign
+from fedtempo.engine.upload_sizes import bits_of, relative_sizes
+from fedtempo.flower.strategy.assignment import ClientReport, assign, upload_bits_of
 from fedtempo.flower.strategy.messages import UPDATE_NORM
 from fedtempo.flower.strategy.notes import STALENESS_NOTE, round_note
 from fedtempo.flower.strategy.results import local_result, own_metrics
@@ -57,6 +58,7 @@ class NodeRound:
             step_size=start.step_size,
             schedule=start.step_size,
             bandwidth=self.fleet.total_bandwidth,
+            upload_bits=bits_of(probe.clients, start.upload_bits),
         )
         self._kept = self.dispatch.train_and_keep(assignments, start, seconds)
         return np.array([self._kept.get(one, {}).get(UPDATE_NORM, np.nan) for one in probe.clients.tolist()])
@@ -65,13 +67,16 @@ class NodeRound:
         """Send all members their assignments, and wait for them until the deadline."""
         clients, schedule = self.clients, self.start.step_size * plan.step_factor
         steps = np.full(len(plan.members), self.training.local_steps if plan.local_steps is None else plan.local_steps)
+        # Who answered a probe has packed its update already, with the usual bits.
+        bits = bits_of(plan.members, self.start.upload_bits, None if self._kept else plan.upload_bits)
         assignments = assign(
             self.start,
             plan.members,
             local_steps=steps,
             step_size=schedule if plan.step_size is None else plan.step_size,
             schedule=schedule,
-            bandwidth=self._bandwidth(plan, steps),
+            bandwidth=self._bandwidth(plan, steps, bits),
+            upload_bits=bits,
             kept=self._kept,
         )
         clients.uplink.allot(assignments, cohort_mode(self.fleet, self.training, plan))
@@ -91,6 +96,7 @@ class NodeRound:
             schedule=schedule,
             bandwidth=self.fleet.total_bandwidth,
             weights=plan.weights,
+            upload_bits=bits_of(plan.start, start.upload_bits, plan.upload_bits),
         )
         clients.uplink.allot(assignments, "shared")
         clients.flight.sent |= self.dispatch.send(assignments, start)
@@ -109,10 +115,14 @@ class NodeRound:
         self.clients.start_again()
         return NodeRound(self.clients, start, self.clock, self.clients.conditions())
 
-    def _bandwidth(self, plan: RoundPlan, steps: Integers) -> Vector:
+    def _bandwidth(self, plan: RoundPlan, steps: Integers, bits: Integers | None) -> Vector:
         if plan.bandwidth is not None:
             return plan.bandwidth
-        return cohort_bandwidth(self.fleet, self.training, plan.members, steps)
+        return cohort_bandwidth(self.fleet, self.training, plan.members, steps, self._sizes(bits))
+
+    def _sizes(self, bits: Integers | None) -> Vector | float:
+        """Return the size of uploads over that which upload times are those of."""
+        return relative_sizes(self.training, bits, self.start.model.size, self.start.buffers.size)
 
     def _outcome(self, plan: RoundPlan, reports: list[ClientReport]) -> Outcome:
         """Return what came of the round."""
@@ -122,6 +132,7 @@ class NodeRound:
         clients.check_fruitless(reports)
         uploads = clients.uplink.measured(reports)
         steps = np.array([one.assignment.local_steps for one in reports], dtype=np.int64)
+        bits = upload_bits_of([one.assignment for one in reports])
         work, reported = steps / self.training.local_steps, [one.compute_seconds for one in reports]
         seconds_each = np.array([np.nan if one is None else one for one in reported])
         compute_time = np.where(np.isnan(seconds_each), self.fleet.compute_time[plan.members], seconds_each / work)
@@ -134,8 +145,9 @@ class NodeRound:
             local_steps=steps,
             compute_time=compute_time,
             upload_time=clients.uplink.upload_times(
-                reports, uploads, compute_time * work, self.fleet.upload_time[plan.members]
+                reports, uploads, compute_time * work, self.fleet.upload_time[plan.members], self._sizes(bits)
             ),
             failed=np.array([one.update is None for one in reports], dtype=bool),
             seconds=seconds,
+            upload_bits=bits,
         )

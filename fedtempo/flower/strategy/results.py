@@ -6,10 +6,11 @@ import numpy as np
 
 from fedtempo.checks import Vector
 from fedtempo.fleet import Fleet
-from fedtempo.flower.strategy.assignment import ClientReport
+from fedtempo.flower.strategy.assignment import ClientReport, upload_bits_of
 from fedtempo.flower.strategy.judge import Judge
 from fedtempo.flower.strategy.messages import LARGEST_GRADIENT_NORM, MEAN_GRADIENT_NORM, MEASURED_METRICS
 from fedtempo.flower.strategy.metric_names import averaged, loss_of
+from fedtempo.flower.strategy.packing import noise_in
 from fedtempo.learning.trainer import LocalResult, norms
 
 
@@ -31,7 +32,15 @@ def local_result(reports: Sequence[ClientReport], judge: Judge) -> LocalResult:
         mean_gradient_norm=np.where(believed & (mean >= 0), mean, least),
         mean_loss=np.array([loss_of(one.numbers) for one in reports]),
         buffers=buffers if layout.num_buffers else None,
+        noise=_noise(reports),
     )
+
+
+def _noise(reports: Sequence[ClientReport]) -> Vector | None:
+    """Return ω of each upload at each size, as rows; NaN where nobody knows, None where no client was to measure it."""
+    if upload_bits_of([one.assignment for one in reports]) is None:
+        return None
+    return np.array([noise_in({} if one.update is None else one.numbers) for one in reports])
 
 
 def own_metrics(reports: Sequence[ClientReport], fleet: Fleet) -> dict[str, float]:

@@ -61,7 +61,8 @@ class TempoStrategy(Strategy):
       their header that lie over the strategy's own.
     - ``progress``: called with the loop and the record of each round.
     - ``training``: ``cohort_size``, the clients drawn in each round, and as for ``fedtempo.simulate``
-      ``local_steps``, ``step_size``, ``schedule``, ``server_momentum``, ``link`` and so on.
+      ``local_steps``, ``step_size``, ``schedule``, ``server_momentum``, ``link``, ``upload_bits``, ``server_average``,
+      ``server_optimiser``, ``server_step_size``, ``local_direction`` and so on.
     """
 
     def __init__(

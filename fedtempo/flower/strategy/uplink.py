@@ -17,12 +17,17 @@ from fedtempo.theory.bandwidth import LinkMode, allocate_to_one_cohort
 SHORTEST_UPLOAD = 1e-3  # s
 
 
-def cohort_bandwidth(fleet: Fleet, training: TrainingSettings, clients: Integers, local_steps: Integers) -> Vector:
-    """Return the bandwidth of each upload of a cohort, by the mode of the link."""
+def cohort_bandwidth(
+    fleet: Fleet, training: TrainingSettings, clients: Integers, local_steps: Integers, sizes: Vector | float
+) -> Vector:
+    """Return the bandwidth of each upload of a cohort, by the mode of the link.
+
+    ``sizes``: of the uploads, over that which the fleet's times are those of.
+    """
     total, cap = fleet.total_bandwidth, None if fleet.bandwidth_cap is None else fleet.bandwidth_cap[clients]
     if training.link == "paper" and len(clients):
         ready = fleet.compute_time[clients] * (local_steps / training.local_steps)
-        return allocate_to_one_cohort(ready, fleet.upload_time[clients], total, cap)[1]
+        return allocate_to_one_cohort(ready, fleet.upload_time[clients] * sizes, total, cap)[1]
     if training.link == "equal":
         alike = np.full(len(clients), total / max(len(clients), 1))
         return alike if cap is None else np.minimum(alike, cap)
@@ -59,16 +64,23 @@ class Uplink:
         return {one.client: found[one.client] for one in reports if one.arrived is not None and one.client in found}
 
     def upload_times(
-        self, reports: Sequence[ClientReport], uploads: Mapping[int, Upload], computing: Vector, nominal: Vector
+        self,
+        reports: Sequence[ClientReport],
+        uploads: Mapping[int, Upload],
+        computing: Vector,
+        nominal: Vector,
+        sizes: Vector | float = 1.0,
     ) -> Vector:
-        """Return how long each upload took, brought to one unit of bandwidth; nominal where nobody knows.
+        """Return how long each upload took, brought to one unit of bandwidth and the size of reference.
 
-        ``computing``: seconds that each client computed.
+        ``computing``: seconds that each client computed; ``nominal``: times where nobody knows; ``sizes``: of the
+        uploads, over that of reference.
         """
         seconds = _without_computing(reports, computing) if self.link is None else self._served(uploads)
+        size_of_each = np.broadcast_to(sizes, nominal.shape).tolist()
         return np.array([
-            seconds[one.client] * one.assignment.bandwidth if one.client in seconds else usual
-            for one, usual in zip(reports, nominal.tolist(), strict=True)
+            seconds[one.client] * one.assignment.bandwidth / size if one.client in seconds else usual
+            for one, usual, size in zip(reports, nominal.tolist(), size_of_each, strict=True)
         ])  # fmt: skip
 
     def _served(self, uploads: Mapping[int, Upload]) -> dict[int, float]:

@@ -85,7 +85,7 @@ class Testbed(Startable):
 
     @property
     def model_bits(self) -> float:
-        """The size of an upload."""
+        """The size of an upload of 32 bits a number."""
         return 8.0 * self.settings.model_bytes
 
     def make_policy(self, policy: str) -> Policy:

@@ -10,7 +10,7 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.flower.strategy.failures import FailureKind
 from fedtempo.flower.strategy.notes import failures_in
-from fedtempo.flower.testbed.prediction import PredictedRound, RoundPredictor
+from fedtempo.flower.testbed.prediction import ONE_BLOCK, PredictedRound, RoundPredictor, UploadNumbers
 
 LONGEST_EVENT = 100  # characters of what went wrong
 
@@ -46,9 +46,17 @@ class Medians(msgspec.Struct, frozen=True, kw_only=True):
     measured_time: float | None
 
 
-def report_times(records: Sequence[RoundRecord], fleet: Fleet, training: TrainingSettings) -> TestbedReport:
-    """Return the rounds with predicted and measured times, and how many updates were refused or did not come."""
-    predictor = RoundPredictor(fleet, training)
+def report_times(
+    records: Sequence[RoundRecord],
+    fleet: Fleet,
+    training: TrainingSettings,
+    upload_numbers: UploadNumbers = ONE_BLOCK,
+) -> TestbedReport:
+    """Return the rounds with predicted and measured times, and how many updates were refused or did not come.
+
+    ``upload_numbers``: of the model, parameters and buffers, where uploads have fewer than 32 bits.
+    """
+    predictor = RoundPredictor(fleet, training, upload_numbers)
     events = [
         FailureEvent(round=number, client=client, kind=failure.kind, what=str(failure))
         for number, record in enumerate(records)

@@ -12,6 +12,7 @@ from fedtempo.experiments.settings.config import for_policy
 from fedtempo.fleet import Fleet
 from fedtempo.flower.testbed.earlier_records import earlier_records, holds_all
 from fedtempo.flower.testbed.federation import Testbed
+from fedtempo.flower.testbed.prediction import ONE_BLOCK, UploadNumbers
 from fedtempo.flower.testbed.records_tail import RecordLine
 from fedtempo.flower.testbed.report import Medians, TestbedReport, medians_of, report_lines, report_times
 from fedtempo.flower.testbed.request import TestbedRequest
@@ -37,7 +38,8 @@ class Started:
     training: TrainingSettings
     rounds: int  # that it is to have
     rounds_done: int  # by an earlier run, pilots included
-    model_bits: float  # of an upload
+    model_bits: float  # of an upload of 32 bits a number
+    upload_numbers: UploadNumbers = ONE_BLOCK
 
 
 Event: TypeAlias = Starting | Started | RecordLine
@@ -80,7 +82,8 @@ def run_testbed(request: TestbedRequest, show: Show = lambda event: None) -> Tes
         if found is None or not complete:
             found = _run(bed, request, timeout, 0 if found is None else len(found.rounds), show)
     training, _ = for_policy(bed.experiment, request.policy)
-    return TestbedRun(report=report_times(found.rounds, bed.fleet, training), started=not complete)
+    report = report_times(found.rounds, bed.fleet, training, bed.problem.upload_numbers)
+    return TestbedRun(report=report, started=not complete)
 
 
 def _pilot_rounds(policy: Policy) -> int:
@@ -100,6 +103,7 @@ def _run(bed: Testbed, request: TestbedRequest, timeout: float, rounds_done: int
                 rounds=request.rounds,
                 rounds_done=rounds_done,
                 model_bits=bed.model_bits,
+                upload_numbers=bed.problem.upload_numbers,
             )
         )
         return bed.run(

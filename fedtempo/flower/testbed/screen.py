@@ -29,7 +29,7 @@ class NodesTable:
     def _begin(self) -> None:
         size = len(self.run.fleet)
         self.done, self.pilots, self.seconds, self.loss = 0, 0, 0.0, ""
-        self.predictor = RoundPredictor(self.run.fleet, self.run.training)
+        self.predictor = RoundPredictor(self.run.fleet, self.run.training, self.run.upload_numbers)
         self.drawn = [0] * size
         self.last: dict[int, PredictedUpload] = {}
         self.state = [""] * size

@@ -11,14 +11,17 @@ import pytest
 from fedtempo.engine.records import RECORDS, RoundRecord, read_records
 from fedtempo.experiments.running.runner import simulation_of
 from fedtempo.experiments.settings.config import for_policy, make_experiment
+from fedtempo.experiments.settings.decode import merged
 from fedtempo.flower.app.model_arrays import MODEL
 from fedtempo.flower.app.run_config import RunConfig
 from fedtempo.flower.credentials import make_node_key
 from fedtempo.flower.strategy.model_file import MODEL_FILE
+from fedtempo.flower.strategy.notes import uploads_in
 from fedtempo.flower.testbed.federation import APP, Testbed
 from fedtempo.flower.testbed.report import report_times
 from fedtempo.flower.testbed.settings import TestbedSettings
 from fedtempo.flower.testbed.supernode import SuperNode
+from fedtempo.learning.quantisation import upload_share
 from support.processes import TABLE, eventually
 
 DEADLINE, SHORT_DEADLINE = 40.0, 25.0
@@ -54,8 +57,8 @@ def servers_of_forks(node):
     return found
 
 
-def simulated(policy, seed, rounds=3):
-    experiment = make_experiment(TABLE | {"stop": {"max_rounds": rounds}})
+def simulated(policy, seed, rounds=3, **training):
+    experiment = make_experiment(merged(TABLE, {"stop": {"max_rounds": rounds}, "training": training}))
     simulation = simulation_of(experiment, policy, seed)
     return list(simulation.rounds()), simulation.model
 
@@ -84,6 +87,29 @@ def test_a_deployment_trains_as_the_simulator_does(bed, tmp_path):
     drawn = {client for record in found.rounds for client in record.members}
     assert [servers_of_forks(bed.nodes[client]) for client in drawn] == [1] * len(drawn)
     assert not any("Start `flwr-clientapp` process" in node.log for node in bed.nodes), "ClientApps are forks"
+
+
+@pytest.mark.slow
+@IN_ONE_PROCESS
+def test_uploads_of_eight_bits_put_a_quarter_of_the_bytes_on_the_link(bed, tmp_path):
+    """The same cohorts and the simulator's model, and uploads that take as much less time as was predicted."""
+    expected, model = simulated("weighted", 4, upload_bits=8)
+    training, _ = for_policy(bed.experiment, "weighted")
+    found, sizes = {}, {}
+    for bits in (32, 8):
+        folder = tmp_path / f"{bits}"
+        over = {"training": {"upload_bits": bits}}
+        found[bits] = bed.run("weighted", rounds=3, seed=4, records=folder, timeout=240, over=over).rounds
+        sizes[bits] = [one.size for record in found[bits] for one in uploads_in(record).values()]
+    assert [one.members for one in found[8]] == [one.members for one in found[32]] == [one.members for one in expected]
+    share = upload_share(8, *bed.problem.upload_numbers)
+    assert np.median(sizes[8]) / np.median(sizes[32]) == pytest.approx(share, abs=0.05)
+    with np.load(tmp_path / "8" / MODEL_FILE) as saved:
+        np.testing.assert_allclose(saved[MODEL], model, atol=1e-6)
+    report = report_times(found[8], bed.fleet, training, bed.problem.upload_numbers)
+    assert (report.refused, report.failures) == (0, 0)
+    errors = [one.measured_upload / one.predicted_upload - 1 for each in report.rounds for one in each.members]
+    assert np.median(np.abs(errors)) < 0.25, "on a busy machine, where a quarter of 200 kB is soon through"
 
 
 @pytest.mark.slow
