@@ -7,7 +7,6 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, Union, cast, get_args
 
 import msgspec
 import numpy as np
-import numpy as np
 import tomli_w
 
 from fedtempo.checks import InputError, near_miss

@@ -75,7 +75,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
 
     def _assignments(self) -> tuple[Assignment, ...]:
         """Return the settings of training that lie over the experiment."""
-        given = {name: getattr(self, name) for name in SERVER_SETTINGS}
+        given = {name: getattr(self, name) for name in SERVER_SETTINGS if name in self.__struct_fields__}
         return tuple(Assignment(("training", name), one) for name, one in given.items() if one not in ("", None))
 
     def client_of_node(self) -> dict[int, int] | None:

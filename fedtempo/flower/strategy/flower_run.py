@@ -33,7 +33,6 @@ from fedtempo.learning.quantisation import Quantiser
 from fedtempo.policies.registry import make
 from fedtempo.simulator.channel import StaticChannel
 from fedtempo.simulator.simulated_clients import SimulatedClients
-from fedtempo.theory.bits import BITS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -159,7 +158,7 @@ class FlowerRun:
     def _loop(self, num_rounds: int) -> Loop:
         settings, fleet = self.settings, self.fleet
         uploads = uploads_of(settings.training, *self._upload_numbers)
-        setting = policy_setting(fleet, settings.training, settings.options, **uploads)
+        setting = policy_setting(fleet, settings.training, settings.options, None, **uploads)
         loop = LoopSettings(
             fleet=fleet,
             policy=make(settings.policy, setting),

@@ -76,6 +76,8 @@ class StepPlanner:
         known, form, steps = self.known, self.known.form, self.known.state.steps
         p = q = known.fleet.data_share
         bits = steps.upload_bits
+        if not steps.mean_upload:
+            self._note_times(q, bits, seconds)
         if not known.novelty.empty:
             squares = p**2 * known.novelty.squares(round_index)
             patience = known.departures.patience(slice(None))
@@ -92,13 +94,15 @@ class StepPlanner:
             known.state.expected_noise = float(((squares * q) @ factors**2) * steps.arrivals)
         elif known.upload_noise.chooses:
             bits = self._minimise(p.copy(), 0.0, seconds, round_index).upload_bits
-        tau, t = seconds.compute, seconds.upload * self._shares(bits)
-        steps.longest_compute, steps.longest_upload = float(tau.max()), float(t.max())
-        steps.mean_compute, steps.mean_upload = float(q @ tau), float(q @ t)
-        steps.to_fill = fewest_that_fill(
-            steps.mean_compute, steps.mean_upload, self._most_places() + 1, constants.LINK_BUSY
-        )
+        self._note_times(q, bits, seconds)
         return Drawing(q, bits)
+
+    def _note_times(self, q: Vector, bits: Integers | None, seconds: Seconds) -> None:
+        """Note how long updates take, and how many in flight keep the link busy."""
+        steps, tau, t = self.known.state.steps, seconds.compute, seconds.upload * self._shares(bits)
+        steps.longest_compute, steps.longest_upload = float(tau.max()), float(t.max())
+        steps.mean_compute, steps.mean_upload = compute, upload = float(q @ tau), float(q @ t)
+        steps.to_fill = fewest_that_fill(compute, upload, self._most_places() + 1, constants.LINK_BUSY)
 
     def _minimise(self, importance: Vector, strength: float, seconds: Seconds, round_index: int) -> Drawing:
         """Return the q and bits of least time, by what a second of computing and of uploading costs an update."""
@@ -118,13 +122,13 @@ class StepPlanner:
         Where as many are in flight as keep the link busy, an update costs its upload alone.
         """
         steps, places = self.known.state.steps, self._places()
-        if not steps.mean_upload or places >= steps.to_fill:
+        if places >= steps.to_fill:
             return Seconds(0.0 * seconds.compute, seconds.upload)
         price = update_time(max(places, 1), steps.mean_compute, steps.mean_upload)
         return Seconds(price.compute * seconds.compute, price.upload * seconds.upload)
 
     def _whole_over_new(self, round_index: int) -> Vector:
-        """Return the squared norm of what clients send, which rounding adds noise to, over that of what is new in it."""
+        """Return the squared norm of what clients send, to which rounding adds noise, over that of what is new."""
         known, sent = self.known, self.known.state.novelty.direction
         if known.novelty.empty or not known.follows_memory:
             return np.ones(len(sent))

@@ -77,7 +77,7 @@ class Novelty:
         return float(share @ self.state.residual) / whole if whole else 0.0
 
     def forecast(self, round_index: int) -> float:
-        """What the memory as a whole would be off by now: the surprise, were all clients to report in this round.
+        """Return what the memory as a whole would be off by now: the surprise, were all to report in this round.
 
         Of those remembered; 0 where nobody is.
         """

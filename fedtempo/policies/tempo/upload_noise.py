@@ -37,7 +37,11 @@ class UploadNoise:
     @property
     def rows(self) -> Vector:
         """ω of each client at each size, as rows."""
-        return np.where(np.isnan(self.state.own), self.state.usual, self.state.own)
+        own, usual = self.state.own, self.state.usual
+        if own is None or usual is None:
+            raise ValueError("noise is known where tempo chooses sizes")
+        rows: Vector = np.where(np.isnan(own), usual, own)
+        return rows
 
     def observe(self, report: RoundReport) -> None:
         """Learn from those who reported."""
