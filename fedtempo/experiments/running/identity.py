@@ -29,7 +29,7 @@ from fedtempo.policies.registry import PolicyLike, source_files_of
 HASH_LENGTH = 10
 STEP_SETTINGS = ("clip_norm", "local_schedule", "proximal")  # of training, which came later
 SERVER_SETTINGS = ("upload_bits", "server_average", "server_optimiser", "server_step_size", "local_direction")  # last
-LATER_SETTINGS = ("evaluate_growth", *STEP_SETTINGS, *SERVER_SETTINGS)
+LATER_SETTINGS = ("evaluate_growth", "slow_share", *STEP_SETTINGS, *SERVER_SETTINGS)
 LATER_OF_MODEL = ("loss", "metric", "optimiser")
 LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "labels_are", "test", "name", "options")
 
