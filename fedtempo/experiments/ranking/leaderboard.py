@@ -97,8 +97,10 @@ def rank(request: LeaderboardRequest, execution: Execution, say: Say = lambda te
     outlook.begin()
     followed = outlook.execution(execution)
     for number, (contest, earlier) in enumerate(zip(contests, kept, strict=True)):
-        found = rank_contest(contest, earlier, request, followed)
-        outlook.contest_ended(number)
+        chosen = contest.choose_settings(request.policies_of(contest.setup), followed)
+        outlook.tuned(number)
+        found = rank_contest(contest, chosen, earlier, request, followed)
+        outlook.ranked(number)
         if contest.regime == PLAIN:
             plain[contest.place] = found.standings
         yield replace(found, plain=plain[contest.place])
@@ -202,11 +204,14 @@ def _read_beside(path: Path, contest: Contest, request: LeaderboardRequest, with
 
 
 def rank_contest(
-    contest: Contest, earlier: EarlierRanking, request: LeaderboardRequest, execution: Execution
+    contest: Contest,
+    chosen: Mapping[str, Chosen],
+    earlier: EarlierRanking,
+    request: LeaderboardRequest,
+    execution: Execution,
 ) -> Ranking:
-    """Tune and rank policies in one contest, beside those of an earlier ranking."""
+    """Rank policies in one contest at their best settings, beside those of an earlier ranking."""
     setup = contest.setup
-    chosen = contest.choose_settings(request.policies_of(setup), execution)
     tried = [
         candidate
         for policy, own in chosen.items()

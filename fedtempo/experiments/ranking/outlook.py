@@ -21,7 +21,8 @@ class Amount:
     settings: int  # that are tried of each policy
     tuning: int  # runs that choose settings
     ranking: int  # runs that count
-    seconds: float  # simulated
+    tuning_seconds: float  # simulated
+    ranking_seconds: float
 
 
 def amount_of(contest: Contest, policies: int, seeds: int) -> Amount:
@@ -33,9 +34,8 @@ def amount_of(contest: Contest, policies: int, seeds: int) -> Amount:
     for part in grid.parts:
         whole += going * (part - before)
         going, before = (going + 1) // 2, part
-    runs = policies * grid.tuning_draws * len(TUNING_SEEDS)
-    ranking = policies * seeds
-    return Amount(settings + levers, runs * (settings + levers), ranking, (runs * whole + ranking) * contest.time_limit)
+    runs, ranking, limit = policies * grid.tuning_draws * len(TUNING_SEEDS), policies * seeds, contest.time_limit
+    return Amount(settings + levers, runs * (settings + levers), ranking, runs * whole * limit, ranking * limit)
 
 
 def _product(numbers: Iterator[int]) -> int:
@@ -51,8 +51,9 @@ class Outlook:
     def __init__(self, amounts: Sequence[tuple[str, Amount]], say: Say) -> None:
         """Take what each contest takes at most, by its title, and how to say something."""
         self.amounts, self.say = amounts, say
-        self.left = sum(one.seconds for _, one in amounts)  # simulated seconds at most
+        self.left = self._after(-1)  # simulated seconds at most
         self.asked = self.trained = self.waited = 0.0
+        self.said = False
 
     def begin(self) -> None:
         """Say how many runs there are."""
@@ -66,9 +67,18 @@ class Outlook:
         """Return the same execution, whose grids are followed."""
         return Execution(jobs=execution.jobs, ray=execution.ray, watch=self._following(execution.watch))
 
-    def contest_ended(self, number: int) -> None:
-        """Count as left what later contests take: this one may have needed less than all."""
-        self.left = sum(one.seconds for _, one in self.amounts[number + 1 :])
+    def tuned(self, number: int) -> None:
+        """Count as left the ranking of this contest and later ones: its settings may have needed less than all."""
+        self.left = self.amounts[number][1].ranking_seconds + self._after(number)
+        self._say_how_long(f"{self.amounts[number][0]}: settings are chosen")
+
+    def ranked(self, number: int) -> None:
+        """Count as left what later contests take."""
+        self.left = self._after(number)
+        self._say_how_long(f"{self.amounts[number][0]}: ranked")
+
+    def _after(self, number: int) -> float:
+        return sum(one.tuning_seconds + one.ranking_seconds for _, one in self.amounts[number + 1 :])
 
     def _following(self, watch: Watch) -> Watch:
         @contextmanager
@@ -83,8 +93,8 @@ class Outlook:
                 self.trained += max(0.0, _trained(run) - before[run.folder])
             for run in grid.runs:
                 self.left -= max(0.0, (run.settings.stop.max_time or 0.0) - before.get(run.folder, 0.0))
-            if grid.unfinished:
-                self._say_how_long(grid.title)
+            if grid.unfinished and not self.said:
+                self._say_how_long(f"{grid.title}: ended")
 
         return followed
 
@@ -94,9 +104,10 @@ class Outlook:
         longest = self.waited / self.trained * self.left
         usual = longest * min(1.0, self.trained / self.asked)
         self.say(
-            f"{stage}: ended after {duration_in_words(self.waited)} of computing; about {duration_in_words(usual)} to "
-            f"go, at most {duration_in_words(longest)}"
+            f"{stage} after {duration_in_words(self.waited)} of computing; about {duration_in_words(usual)} to go, "
+            f"at most {duration_in_words(longest)}"
         )
+        self.said = True
 
 
 def _trained(run: PlannedRun) -> float:
