@@ -5,7 +5,6 @@ import re
 import shutil
 from collections import Counter
 from contextlib import contextmanager
-from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -22,35 +21,11 @@ from fedtempo.experiments.ranking.ratios import spread
 from fedtempo.experiments.ranking.setup_grids import GRIDS, SetupGrid
 from fedtempo.experiments.ranking.standings import EDGES, Standing, standing_of
 from fedtempo.experiments.running.grid import Execution
+from support.boards import CONFIG, first_table
 from support.grids import cells, made_up, trial_of
 from support.marks import slow_after
 from support.paths import ROOT
 from support.runs import command
-
-CONFIG = """
-name = "small"
-[data]
-kind = "synthetic"
-clients = 8
-samples = 600
-seed = 0
-[model]
-kind = "softmax"
-[times]
-compute = { kind = "exponential", mean = 1.0 }
-upload = { kind = "exponential", mean = 1.0 }
-[training]
-cohort_size = 3
-local_steps = 5
-step_size = 0.02
-schedule = "constant"
-[stop]
-target_loss = 1.9
-max_rounds = 400
-[presets.best.training]
-link = "shared"
-duplicates = "physical"
-"""
 
 
 @pytest.fixture
@@ -92,13 +67,6 @@ def test_policies_are_ranked_by_time_on_draws_of_their_own(small, channel, regim
         assert (small / "out" / f"setup2-{channel}-{regime}.png").stat().st_size > 5000
     tuned = Counter(path.name.split("-")[0] for path in (small / "records").rglob("*-seed1000-*"))
     assert set(tuned.values()) == {2 * 4 * len(regimes)}, "draws × settings of each policy"
-
-
-def first_table(page):
-    """Return the lines of a page's first table."""
-    lines = page.splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("| "))
-    return list(takewhile(lambda line: line.startswith("|"), lines[start:]))
 
 
 class Watching:
