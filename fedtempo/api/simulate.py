@@ -79,7 +79,8 @@ def simulate(
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
       ``evaluate_every``, ``evaluate_growth``, ``slow_share``, ``clip_norm``, ``local_schedule``, ``proximal``,
-      ``upload_bits``, ``server_average``, ``server_optimiser``, ``server_step_size``, ``local_direction`` (docs/levers.md).
+      ``upload_bits``, ``server_average``, ``server_optimiser``, ``server_step_size``, ``local_direction``
+      (docs/levers.md).
 
     Diverging training raises ``DivergedError`` with the records until then.
     """

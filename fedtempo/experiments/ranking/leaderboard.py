@@ -98,12 +98,17 @@ def rank(request: LeaderboardRequest, execution: Execution, say: Say = lambda te
     followed = outlook.execution(execution)
     for number, (contest, earlier) in enumerate(zip(contests, kept, strict=True)):
         chosen = contest.choose_settings(request.policies_of(contest.setup), followed)
-        outlook.tuned(number)
+        outlook.tuned(number, _share_of_limit(chosen, contest))
         found = rank_contest(contest, chosen, earlier, request, followed)
         outlook.ranked(number)
         if contest.regime == PLAIN:
             plain[contest.place] = found.standings
         yield replace(found, plain=plain[contest.place])
+
+
+def _share_of_limit(chosen: Mapping[str, Chosen], contest: Contest) -> float:
+    """Return which share of the time limit the best settings took, on the mean over policies."""
+    return sum(own.best.slowest for own in chosen.values()) / (len(chosen) * contest.time_limit)
 
 
 def _amount(contest: Contest, request: LeaderboardRequest) -> Amount:

@@ -53,6 +53,7 @@ class Outlook:
         self.amounts, self.say = amounts, say
         self.left = self._after(-1)  # simulated seconds at most
         self.asked = self.trained = self.waited = 0.0
+        self.share: float | None = None  # of their limits that runs to come will take, once it is known
         self.said = False
 
     def begin(self) -> None:
@@ -67,8 +68,12 @@ class Outlook:
         """Return the same execution, whose grids are followed."""
         return Execution(jobs=execution.jobs, ray=execution.ray, watch=self._following(execution.watch))
 
-    def tuned(self, number: int) -> None:
-        """Count as left the ranking of this contest and later ones: its settings may have needed less than all."""
+    def tuned(self, number: int, share: float) -> None:
+        """Count as left the ranking of this contest and later ones: its settings may have needed less than all.
+
+        ``share``: of the time limit that the best settings took to the target, on the mean.
+        """
+        self.share = share
         self.left = self.amounts[number][1].ranking_seconds + self._after(number)
         self._say_how_long(f"{self.amounts[number][0]}: settings are chosen")
 
@@ -102,7 +107,7 @@ class Outlook:
         if not (self.trained and self.left > 0):
             return
         longest = self.waited / self.trained * self.left
-        usual = longest * min(1.0, self.trained / self.asked)
+        usual = longest * min(1.0, self.trained / self.asked if self.share is None else self.share)
         self.say(
             f"{stage} after {duration_in_words(self.waited)} of computing; about {duration_in_words(usual)} to go, "
             f"at most {duration_in_words(longest)}"

@@ -88,7 +88,7 @@ class Ranking:
         found = slow_table(self.standings, self.order, usual)
         if found is None:
             return []
-        said = "The loss of the tenth of clients that upload slowest, by the models that reached the target:"
+        said = "The loss of the tenth of clients that upload slowest, by the models at the end of the runs:"
         return [said, found]
 
     def _row(self, policy: str) -> list[str | Cell]:

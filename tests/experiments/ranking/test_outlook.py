@@ -42,7 +42,7 @@ def test_an_outlook_says_how_long_the_rest_takes():
     outlook.ranked(0)
     assert len(said) == 2, "nothing has run: nothing is known"
     outlook.waited, outlook.trained, outlook.asked = 60.0, 30.0, 60.0
-    outlook.tuned(0)
-    assert said[-1] == "a: settings are chosen after 60 s of computing; about 12 min to go, at most 23 min"
+    outlook.tuned(0, 0.25)
+    assert said[-1] == "a: settings are chosen after 60 s of computing; about 6 min to go, at most 23 min"
     outlook.ranked(1)
     assert len(said) == 3, "nothing is left"
