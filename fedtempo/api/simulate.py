@@ -78,9 +78,9 @@ def simulate(
       are called with the record of each round; after a kill, rounds since the last checkpoint come again.
     - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
-      ``evaluate_every``, ``evaluate_growth``, ``clip_norm``, ``local_schedule``, ``proximal``, ``upload_bits``,
-      ``upload_top``, ``error_feedback``, ``server_average``, ``server_optimiser``, ``server_step_size``,
-      ``local_direction``, ``local_correction`` (docs/levers.md).
+      ``evaluate_every``, ``evaluate_growth``, ``slow_share``, ``clip_norm``, ``local_schedule``, ``proximal``,
+      ``upload_bits``, ``upload_top``, ``error_feedback``, ``server_average``, ``server_optimiser``,
+      ``server_step_size``, ``local_direction``, ``local_correction`` (docs/levers.md).
 
     Diverging training raises ``DivergedError`` with the records until then.
     """

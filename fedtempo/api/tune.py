@@ -33,7 +33,7 @@ class Tuned(Result):
         return f"Tuned({self.best})"
 
     @property
-    def best(self) -> dict[str, dict[str, float]]:
+    def best(self) -> dict[str, dict[str, float | str]]:
         """The best settings of each policy, among those that were tried."""
         return {policy: dict(trial.choice) for policy, trial in self.tuning.best.items()}
 

@@ -131,12 +131,28 @@ def reproduce(
 
 
 def leaderboard(
-    setups: Annotated[str, typer.Option(help="Which setups, separated by commas.")] = "setup1,setup2",
+    setups: Annotated[
+        str,
+        typer.Option(help="setup1, setup2, setup3, fashion, cifar10, shakespeare, separated by commas."),
+    ] = "setup1,setup2",
     channels: Annotated[str, typer.Option(help="static, fading, fading-unknown, absences, traces.")] = "static",
-    policies: Annotated[str, typer.Option(help="Names, separated by commas.", show_default="all but full")] = "",
-    regimes: Annotated[str, typer.Option(help="Server optimisers: plain, momentum.")] = "plain,momentum",
-    seeds: Annotated[int, typer.Option(help="How many seeds, dealt out over the draws of the data.")] = 20,
-    draws: Annotated[int, typer.Option(help="How many draws of the data.")] = 5,
+    policies: Annotated[
+        str,
+        typer.Option(help="Names, separated by commas.", show_default="all but full; on networks the best known"),
+    ] = "",
+    regimes: Annotated[
+        str, typer.Option(help="plain, momentum (setups 1 to 3), levers.", show_default="all that a setup has")
+    ] = "",
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="How many seeds, dealt out over the draws of the data.", show_default="20; on networks 1 a draw"
+        ),
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(help="How many draws of the data.", show_default="5; setup3 10, cifar10 and shakespeare 3"),
+    ] = None,
     traces: Annotated[Path | None, typer.Option(help="Folder of .up and .csv traces, for the channel traces.")] = None,
     configs: Configs = CONFIGS,
     assignments: Assigned = None,
@@ -157,8 +173,8 @@ def leaderboard(
     request = verb.LeaderboardRequest(
         setups=words(setups),
         channels=words(channels),
-        regimes=words(regimes),
-        policies=policy_names(policies) if policies else verb.DEFAULT_POLICIES,
+        regimes=words(regimes) if regimes else None,
+        policies=policy_names(policies) if policies else None,
         seeds=seeds,
         draws=draws,
         configs=configs,
@@ -168,7 +184,7 @@ def leaderboard(
         assignments=parse_assignments(assignments or ()),
     )
     with shown_runs(jobs, ray) as execution:
-        for ranking in verb.rank(request, execution):
+        for ranking in verb.rank(request, execution, note):
             page = verb.write_ranking(ranking, output)
             print_content(ranking.document())
             print(f"wrote {page} and {page.with_suffix('.png')}")

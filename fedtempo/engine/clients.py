@@ -96,3 +96,6 @@ class Clients(Protocol):
 
         This takes no time.
         """
+
+    def losses(self, model: Parameters, buffers: Buffers, clients: Integers) -> Vector | None:
+        """Return Fᵢ of a model for some clients, None if nobody knows them. This takes no time."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from fedtempo.checks import InputError, Vector
@@ -12,6 +13,7 @@ from fedtempo.engine.plan_rules import check_plan, check_probe
 from fedtempo.engine.records import End, RoundRecord, Summary, round_record
 from fedtempo.engine.server_step import aggregator_of, note_sent, step_factor, to_aggregate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
+from fedtempo.engine.slow_clients import mean_loss, slowest
 from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import blended
@@ -127,7 +129,16 @@ class Loop:
             accuracy=_accuracy(last),
             time_to_loss=state.time_to_loss,
             time_to_accuracy=state.time_to_accuracy,
+            slow_loss=self._slow_loss(),
         )
+
+    def _slow_loss(self) -> float | msgspec.UnsetType | None:
+        """Return the loss of the slowest clients, where it is asked for and somebody knows it."""
+        if not self.training.slow_share or self.ended == "diverged":
+            return msgspec.UNSET
+        who = slowest(self.fleet, self.training.slow_share)
+        losses = self.clients.losses(self.model, self.buffers, who)
+        return msgspec.UNSET if losses is None else mean_loss(losses, self.fleet.data_share[who])
 
     @property
     def resumable(self) -> bool:

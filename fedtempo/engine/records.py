@@ -144,6 +144,7 @@ class Summary(Line, frozen=True, kw_only=True):
     time_to_loss: float | None  # seconds of training to each target
     time_to_accuracy: float | None
     error: str | msgspec.UnsetType = msgspec.UNSET  # why it diverged
+    slow_loss: float | msgspec.UnsetType | None = msgspec.UNSET  # of the clients that upload slowest, where asked for
 
 
 class HeaderLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

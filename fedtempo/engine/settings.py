@@ -44,6 +44,7 @@ class TrainingSettings:
     duplicates: Duplicates = "paper"
     evaluate_every: int = 1  # rounds
     evaluate_growth: float = 0.0  # instead, if positive: whenever the time has grown by this share
+    slow_share: float = 0.0  # of the clients: the summary has the loss of those that upload slowest; 0: it has none
     clip_norm: float = 0.0  # longest gradient that a local step follows; 0: any
     local_schedule: LocalSchedule = "constant"  # of the step size over the local steps of a round, from 1 towards 0
     proximal: float = 0.0  # μ of FedProx: local training adds μ/2 ‖w - w₀‖² about the model of the round
@@ -66,6 +67,7 @@ class TrainingSettings:
         if check_fraction("server_momentum", self.server_momentum) == 1:
             raise InputError(name="server_momentum", rule="be below 1", got="1", remedy="old steps would never fade")
         check_fraction("server_average", self.server_average)
+        check_fraction("slow_share", self.slow_share)
         if check_fraction("local_direction", self.local_direction) == 1:
             raise InputError("local_direction", "be below 1", "1", "clients would learn nothing from their data")
         if self.local_correction and self.local_direction:

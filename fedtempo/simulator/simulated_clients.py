@@ -73,6 +73,11 @@ class SimulatedClients:
         """Return how good a model is."""
         return self.workers.evaluate(model, buffers)
 
+    def losses(self, model: Parameters, buffers: Buffers, clients: Integers) -> Vector:
+        """Return Fᵢ of a model for some clients."""
+        start = Start(model=model, buffers=buffers, round_index=0, rounds_done=0, time=0.0, step_size=0.0)
+        return self.workers.losses(clients, start)
+
 
 class SimulatedRound:
     """A round of simulated clients."""

@@ -1,7 +1,7 @@
 """Policies under several choices of training settings: run, and judged by one procedure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Literal
 
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.comparing.statistics import Target, Times, times_to
+from fedtempo.experiments.ranking.setup_grids import Choice, Choices
 from fedtempo.experiments.running.grid import Execution, run_grid
 from fedtempo.experiments.running.planned import PlannedRun, Policies, by_name, plan_runs
 from fedtempo.experiments.running.results import Run
@@ -19,6 +20,7 @@ from fedtempo.experiments.settings.decode import SettingsTable, merged
 
 FIRST_SEED = 1000  # of tuning: comparisons use others
 LARGEST_STEP = 3.0  # times beyond the edge of what was tried
+SIZES = ("step_size", "cohort_size")  # whose edges are told: those of other settings are their natural ends
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -26,7 +28,7 @@ class SearchSpace:
     """Where candidates come from: an experiment, and what is tried over it."""
 
     experiment: Experiment
-    choices: Mapping[str, Sequence[float]]  # values for each setting of training
+    choices: Choices
     seeds: Sequence[int]
     stop: SettingsTable  # targets and limits in place of the experiment's
     root: Path  # folder of the records
@@ -39,7 +41,7 @@ class Candidate:
     """One policy under one choice of settings, and the runs that are to judge it."""
 
     policy: str
-    choice: dict[str, float]  # of some settings of training
+    choice: Choice
     training: TrainingSettings  # all of them
     runs: list[PlannedRun]
 
@@ -57,7 +59,7 @@ class Trial:
         return self.candidate.policy
 
     @property
-    def choice(self) -> dict[str, float]:
+    def choice(self) -> Choice:
         """The settings that it was tried with."""
         return self.candidate.choice
 
@@ -147,20 +149,36 @@ def best_of(trials: Sequence[Trial], target: Target) -> dict[str, Trial]:
 def edges_of(trials: Sequence[Trial], target: Target) -> list[Edge]:
     """Return which best settings of each policy lie at the edge of what was tried, and what to try next.
 
-    That is as far beyond the edge as its neighbour lies within, or a factor of three where that is further away. What
-    was tried with server momentum is a grid of its own.
+    That is as far beyond the edge as its neighbour lies within, or a factor of three where that is further away.
     """
     found, scored = [], dict(zip(map(id, trials), scores(trials, target), strict=True))
     for policy, best in best_of(trials, target).items():
-        alike = [one for one in trials if one.policy == policy and _has_momentum(one) == _has_momentum(best)]
-        for setting in best.choice:
-            as_good = {one.choice[setting] for one in alike if scored[id(one)] == scored[id(best)]}
-            # The edges of momentum are 0 and 1; equals on both sides of an edge leave it nothing to say.
-            if setting == "server_momentum" or len(as_good) > 1:
-                continue
-            edge = _edge(policy, setting, best.choice[setting], sorted({one.choice[setting] for one in alike}))
-            found += [] if edge is None else [edge]
+        own = [one for one in trials if one.policy == policy]
+        as_good = [one.choice for one in own if scored[id(one)] == scored[id(best)]]
+        found += edges_of_best(policy, best.choice, [one.choice for one in own], as_good)
     return found
+
+
+def edges_of_best(policy: str, best: Choice, tried: Sequence[Choice], as_good: Sequence[Choice]) -> list[Edge]:
+    """Return which of the best settings of one policy lie at the edge; ``as_good``: what came to the same as the best.
+
+    What was tried with server momentum is a grid of its own. Equals on both sides of an edge leave it nothing to say.
+    """
+    found = []
+    for setting in (name for name in SIZES if name in best):
+        values, equals = (
+            sorted({_number(one[setting]) for one in choices if _has_momentum(one) == _has_momentum(best)})
+            for choices in (tried, as_good)
+        )
+        edge = None if len(equals) > 1 else _edge(policy, setting, _number(best[setting]), values)
+        found += [] if edge is None else [edge]
+    return found
+
+
+def _number(value: float | str) -> float:
+    if isinstance(value, str):
+        raise TypeError(f"edges are of numbers, got {value!r}")
+    return value
 
 
 def _edge(policy: str, setting: str, value: float, tried: Sequence[float]) -> Edge | None:
@@ -175,5 +193,5 @@ def _edge(policy: str, setting: str, value: float, tried: Sequence[float]) -> Ed
     return Edge(policy, setting, value, "smallest" if value == tried[0] else "largest", beyond)
 
 
-def _has_momentum(trial: Trial) -> bool:
-    return trial.choice.get("server_momentum", 0.0) > 0
+def _has_momentum(choice: Choice) -> bool:
+    return choice.get("server_momentum", 0.0) != 0

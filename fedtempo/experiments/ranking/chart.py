@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedtempo.experiments.ranking.ranking import Ranking, mean_time, missed
+from fedtempo.experiments.ranking.ranking import Ranking
+from fedtempo.experiments.ranking.ratios import mean_time, missed
 from fedtempo.figures import check_matplotlib, new_figure, save_figure
 from fedtempo.files import whole_file
 from fedtempo.policies.registry import traits

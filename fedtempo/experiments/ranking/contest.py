@@ -6,18 +6,9 @@ from pathlib import Path
 
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.statistics import Target
-from fedtempo.experiments.ranking.candidates import (
-    FIRST_SEED,
-    Candidate,
-    Edge,
-    SearchSpace,
-    Trial,
-    best_of,
-    candidates,
-    edges_of,
-    try_out,
-)
-from fedtempo.experiments.ranking.setup_grids import GRIDS, Choices
+from fedtempo.experiments.ranking.candidates import FIRST_SEED, Candidate, SearchSpace, candidates
+from fedtempo.experiments.ranking.halving import Chosen, Search
+from fedtempo.experiments.ranking.setup_grids import GRIDS, IN_WORDS, Choice, Choices, Lever, SetupGrid
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.problem import load_data
 from fedtempo.experiments.settings.assignments import Assignments
@@ -26,9 +17,8 @@ from fedtempo.experiments.settings.decode import SettingsTable
 
 CHANNELS = ("static", "fading", "fading-unknown", "absences", "traces")
 FORMER_CHANNELS = {"fading-unknown": "fading-untold"}  # their names until 0.1
-TUNING_DRAWS, TUNING_SEEDS = (FIRST_SEED, FIRST_SEED + 1), (FIRST_SEED,)
-# In time, not in rounds: looked at after every few rounds, long rounds would find the target later than short ones.
-LOOKS_APART = 0.01  # times the time so far
+TUNING_SEEDS = (FIRST_SEED,)
+SLOW_SHARE = 0.1  # of the clients, those that upload slowest: their loss at the target is ranked too
 PRESENT_SHARE = 0.7  # of the rounds, where clients are absent at random
 
 
@@ -47,7 +37,23 @@ class Contest:
     @property
     def title(self) -> str:
         """Setup, channel and regime, in words."""
-        return f"{self.setup}, {self.channel}, {self.regime}"
+        return f"{self.setup}, {self.channel}, {IN_WORDS.get(self.regime, self.regime)}"
+
+    @property
+    def grid(self) -> SetupGrid:
+        """What is tried in this setup, and for how long."""
+        return GRIDS[self.setup]
+
+    @property
+    def time_limit(self) -> float:
+        """Simulated seconds that a run may take, as the grid or who asked for the ranking has it."""
+        own = [one.value for one in self.assignments if one.path == ("stop", "max_time")]
+        return float(own[-1]) if own and isinstance(own[-1], int | float) else self.grid.time_limit
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it is contested, whatever the regime."""
+        return self.setup, self.channel
 
     @property
     def target(self) -> Target:
@@ -69,48 +75,53 @@ class Contest:
         channel = FORMER_CHANNELS.get(self.channel, self.channel) if former else self.channel
         return f"{self.setup}-{channel}-{self.regime}"
 
-    def choose_settings(self, policies: Sequence[str], execution: Execution) -> tuple[dict[str, Trial], list[Edge]]:
-        """Return the best trial of each policy, and which settings lie at the edge of what was tried.
+    def choose_settings(self, policies: Sequence[str], execution: Execution) -> dict[str, Chosen]:
+        """Return the best settings of each policy, and what was tried for it: by halving, then by races of levers."""
+        search = Search(self.title, self.target, execution)
+        first: dict[str, list[Candidate]] = {policy: [] for policy in policies}
+        for choices in self.grid.choices(self.regime):
+            for one in self._tuned(policies, choices):
+                first[one.policy].append(one)
+        chosen = search.halved(first, self.grid.parts)
+        for number, stage in enumerate(self.grid.stages(self.regime), start=1):
+            levers = {
+                policy: [one for lever in stage for one in self._with_lever(policy, own.best.candidate.choice, lever)]
+                for policy, own in chosen.items()
+            }
+            chosen = search.raced(number, chosen, levers)
+        return chosen
 
-        A policy's settings have a short time at first, and longer ones only until one of them reached the target in
-        each run.
-        """
-        chosen: dict[str, Trial] = {}
-        edges: list[Edge] = []
-        grid = GRIDS[self.setup]
-        for number, part in enumerate(grid.tuning_limits, start=1):
-            if not (left := [policy for policy in policies if policy not in chosen]):
-                break
-            tried = [
-                candidate
-                for choices in grid.choices(self.regime)
-                for candidate in self.candidates(left, choices, part=part, draws=TUNING_DRAWS, seeds=TUNING_SEEDS)
-            ]
-            stage = f"{self.title}: settings, part {number} of at most {len(grid.tuning_limits)}"
-            trials = try_out(stage, tried, execution)
-            best = best_of(trials, self.target)
-            done = {policy: one for policy, one in best.items() if part == 1 or not one.times(self.target).missed}
-            chosen |= done
-            edges += edges_of([trial for trial in trials if trial.policy in done], self.target)
-        return {policy: chosen[policy] for policy in policies}, edges
+    def ranked(self, policy: str, choice: Choice, *, seeds: int, draws: int) -> list[Candidate]:
+        """Return a policy under its best settings, for each draw of the ranking."""
+        return [
+            candidate
+            for draw in range(draws)
+            for candidate in self._candidates([policy], _one(choice), [draw], range(draw, seeds, draws), SLOW_SHARE)
+        ]
 
-    def candidates(
+    def _with_lever(self, policy: str, choice: Choice, lever: Lever) -> list[Candidate]:
+        return self._tuned([policy], _one(self.grid.with_lever(choice, lever)))
+
+    def _tuned(self, policies: Sequence[str], choices: Choices) -> list[Candidate]:
+        draws = range(FIRST_SEED, FIRST_SEED + self.grid.tuning_draws)
+        return self._candidates(policies, choices, draws, TUNING_SEEDS)
+
+    def _candidates(
         self,
         policies: Sequence[str],
         choices: Choices,
-        *,
-        part: float = 1.0,
         draws: Sequence[int],
         seeds: Sequence[int],
+        slow_share: float = 0.0,
     ) -> list[Candidate]:
-        """Return policies under choices of settings in draws of the world, for a part of the time limit."""
+        """Return policies under choices of settings in draws of the world, for the whole time limit."""
         space = SearchSpace(
             experiment=self.experiment,
             choices=choices,
             seeds=seeds,
-            stop={"target_loss": self.target.loss, "max_time": part * GRIDS[self.setup].time_limit},
+            stop={"target_loss": self.target.loss, "max_time": self.grid.time_limit},
             root=self._root(),
-            worlds=[self._world(draw) for draw in draws],
+            worlds=[self._world(draw, slow_share) for draw in draws],
             assignments=self.assignments,
         )
         return candidates(policies, space)
@@ -121,7 +132,7 @@ class Contest:
         before = None if former is None else root.with_name(former)
         return root if before is None or root.exists() or not before.exists() else before
 
-    def _world(self, draw: int) -> SettingsTable:
+    def _world(self, draw: int, slow_share: float) -> SettingsTable:
         """Return a draw of data and times, and the channel, as a table to lie over a configuration."""
         channel: dict[str, object] = {"seed": draw}
         times: dict[str, object] = {"seed": draw}
@@ -132,8 +143,14 @@ class Contest:
         elif self.channel == "traces":
             channel |= {"kind": "traces", "traces": list(self.trace_files)}
             times |= {"upload": None, "uplink_mbps": None}
-        training = {"evaluate_growth": LOOKS_APART}
+        # In time, not in rounds: looked at after every few rounds, long rounds would find the target later than short.
+        training = {"evaluate_growth": self.grid.looks_apart, "slow_share": slow_share}
         return {"data": {"seed": draw}, "times": times, "channel": channel, "training": training}
+
+
+def _one(choice: Choice) -> Choices:
+    """Return one choice as a grid of its own."""
+    return {name: [value] for name, value in choice.items()}
 
 
 def trace_files(folder: Path | None) -> tuple[str, ...]:

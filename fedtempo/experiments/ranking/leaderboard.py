@@ -1,80 +1,118 @@
 """Policies ranked by the time that they take to a target, everything counted, each at its own best settings.
 
-One procedure for all: every policy tries the same grid of step sizes and cohort sizes, where momentum is allowed of
-momenta too (none is one of them), on draws of the data and seeds that the ranking does not use; what missed the target
-least often, then took least time, is run on the draws and seeds of the ranking. A policy's settings have a short time
-at first, and longer ones only until one of them reached the target in each run; what would have been faster on average
-but slower in one run loses by that. The ranking goes by the same two: missed runs, then time.
+One procedure for all: every policy tries the same grid, on draws of the data and seeds that the ranking does not use,
+by successive halving; under the regime of all levers then each lever over the best so far (halving.py). What was best
+is run on the draws and seeds of the ranking, which goes by missed runs, then by time.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from fedtempo.checks import InputError, check_choice, check_count
 from fedtempo.experiments.paper_numbers import CONFIGS
-from fedtempo.experiments.ranking.candidates import Trial, try_out
+from fedtempo.experiments.ranking.candidates import Edge, Trial, edges_of_best, try_out
 from fedtempo.experiments.ranking.chart import draw_ranking
 from fedtempo.experiments.ranking.contest import CHANNELS, FORMER_CHANNELS, Contest, trace_files
+from fedtempo.experiments.ranking.halving import Chosen
+from fedtempo.experiments.ranking.outlook import Amount, Outlook, Say, amount_of
 from fedtempo.experiments.ranking.ranking import Ranking, runs_table
-from fedtempo.experiments.ranking.setup_grids import GRIDS, REGIMES
+from fedtempo.experiments.ranking.ratios import BASELINES
+from fedtempo.experiments.ranking.setup_grids import GRIDS, MOMENTUM, PLAIN, REGIMES
 from fedtempo.experiments.ranking.standings import (
     EDGES,
     EarlierRanking,
     EdgesFile,
     Standings,
     read_earlier,
+    read_ranked_runs,
     standing_of,
 )
 from fedtempo.experiments.running.grid import Execution
 from fedtempo.experiments.running.notices import warn_first
 from fedtempo.experiments.running.results import code_of
 from fedtempo.experiments.settings.assignments import Assignments
-from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET, FileExperiment
+from fedtempo.experiments.settings.config_file import has_preset, load_experiment
 from fedtempo.experiments.settings.shipped import find_setup
 from fedtempo.files import whole_file
-from fedtempo.policies.builtin import BUILT_IN
 from fedtempo.tables.commands import command_line
 from fedtempo.tables.csv_file import write_csv
 from fedtempo.tables.markdown import to_markdown
 
 PRESET = "best"
-UNRANKED = ("full",)  # it needs all clients in each round
-DEFAULT_POLICIES = tuple(policy for policy in BUILT_IN if policy not in UNRANKED)
 NO_EARLIER = EarlierRanking([], {}, [])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaderboardRequest:
-    """What is to be ranked: every setup on every channel under every regime, and on how many draws and seeds."""
+    """What is to be ranked: every setup on every channel under every regime, and on how many draws and seeds.
+
+    What is None has the default of each setup (setup_grids.py).
+    """
 
     setups: Sequence[str] = ("setup1", "setup2")
     channels: Sequence[str] = ("static",)
-    regimes: Sequence[str] = REGIMES
-    policies: Sequence[str] = DEFAULT_POLICIES
-    seeds: int = 20  # dealt out over the draws
-    draws: int = 5  # of the data
-    configs: Path = CONFIGS  # folder of setup1.toml to setup3.toml; where it has none, the package's are taken
+    regimes: Sequence[str] | None = None
+    policies: Sequence[str] | None = None
+    seeds: int | None = None  # dealt out over the draws
+    draws: int | None = None  # of the data
+    configs: Path = CONFIGS  # folder of setup1.toml and others; where it has none, the package's are taken
     traces: Path | None = None  # folder of the channel traces
     records: Path = Path("runs/leaderboard")
     beside: Path | None = None  # folder of an earlier leaderboard, whose other policies' runs are kept
     assignments: Assignments = ()  # single settings over the configurations
 
+    def policies_of(self, setup: str) -> tuple[str, ...]:
+        """Return what is ranked in a setup."""
+        return GRIDS[setup].policies if self.policies is None else tuple(self.policies)
 
-def rank(request: LeaderboardRequest, execution: Execution) -> Iterator[Ranking]:
+    def regimes_of(self, setup: str) -> tuple[str, ...]:
+        """Return under which regimes."""
+        return GRIDS[setup].regimes if self.regimes is None else tuple(self.regimes)
+
+    def draws_of(self, setup: str) -> int:
+        """Return on how many draws of the data."""
+        return GRIDS[setup].draws if self.draws is None else self.draws
+
+    def seeds_of(self, setup: str) -> int:
+        """Return how many seeds these share."""
+        return GRIDS[setup].seeds if self.seeds is None else self.seeds
+
+
+def rank(request: LeaderboardRequest, execution: Execution, say: Say = lambda text: None) -> Iterator[Ranking]:
     """Tune and rank policies in one contest after another; yield each ranking when it is done.
 
-    Whatever the contests need is looked for before the first of them runs.
+    Whatever the contests need is looked for before the first of them runs. ``say`` is called with how many runs there
+    are, and after each stage with how long the others take.
     """
     contests = contests_of(request)
-    for experiment in {contest.setup: contest.experiment for contest in contests}.values():
-        warn_first(experiment, request.policies)
+    for setup, experiment in {contest.setup: contest.experiment for contest in contests}.items():
+        warn_first(experiment, request.policies_of(setup))
     kept = [earlier_ranking(contest, request) for contest in contests]
-    for contest, earlier in zip(contests, kept, strict=True):
-        yield rank_contest(contest, earlier, request, execution)
+    plain = {contest.place: earlier_plain(contest, request) for contest in contests}
+    outlook = Outlook([(contest.title, _amount(contest, request)) for contest in contests], say)
+    outlook.begin()
+    followed = outlook.execution(execution)
+    for number, (contest, earlier) in enumerate(zip(contests, kept, strict=True)):
+        chosen = contest.choose_settings(request.policies_of(contest.setup), followed)
+        outlook.tuned(number, _share_of_limit(chosen, contest))
+        found = rank_contest(contest, chosen, earlier, request, followed)
+        outlook.ranked(number)
+        if contest.regime == PLAIN:
+            plain[contest.place] = found.standings
+        yield replace(found, plain=plain[contest.place])
+
+
+def _share_of_limit(chosen: Mapping[str, Chosen], contest: Contest) -> float:
+    """Return which share of the time limit the best settings took, on the mean over policies."""
+    return sum(own.best.slowest for own in chosen.values()) / (len(chosen) * contest.time_limit)
+
+
+def _amount(contest: Contest, request: LeaderboardRequest) -> Amount:
+    return amount_of(contest, len(request.policies_of(contest.setup)), request.seeds_of(contest.setup))
 
 
 def contests_of(request: LeaderboardRequest) -> list[Contest]:
@@ -83,27 +121,46 @@ def contests_of(request: LeaderboardRequest) -> list[Contest]:
     channels = [present.get(channel, channel) for channel in request.channels]
     _check_names("setups", request.setups, tuple(GRIDS))
     _check_names("channels", channels, CHANNELS)
-    _check_names("regimes", request.regimes, REGIMES)
-    if check_count("seeds", request.seeds) < check_count("draws", request.draws):
-        got = f"{request.seeds} for {request.draws} draws"
-        raise InputError(name="seeds", rule="be at least one for each draw", got=got)
+    for setup in request.setups:
+        _check_numbers(setup, request)
     files = trace_files(request.traces) if "traces" in channels else ()
-    paths = {setup: find_setup(request.configs, setup) for setup in request.setups}
-    experiments = {
-        setup: load_experiment(path, PRESET, assignments=request.assignments) for setup, path in paths.items()
-    }
     return [
         Contest(
             setup=setup,
             channel=channel,
             regime=regime,
-            experiment=experiments[setup],
+            experiment=experiment,
             trace_files=files,
             records=request.records,
             assignments=request.assignments,
         )
-        for setup, channel, regime in product(request.setups, channels, request.regimes)
+        for setup, experiment in _experiments(request).items()
+        for channel in channels
+        for regime in sorted(request.regimes_of(setup), key=REGIMES.index)  # plain first: others are compared with it
     ]
+
+
+def _check_numbers(setup: str, request: LeaderboardRequest) -> None:
+    """Refuse regimes that a setup does not have, and fewer seeds than draws."""
+    regimes = request.regimes_of(setup)
+    _check_names("regimes", regimes, REGIMES)
+    if MOMENTUM in regimes and MOMENTUM not in GRIDS[setup].regimes:
+        having = ", ".join(name for name, grid in GRIDS.items() if MOMENTUM in grid.regimes)
+        remedy = f"momentum is for {having}; leave --regimes out to take all that {setup} has"
+        raise InputError("regimes", f"be of {', '.join(GRIDS[setup].regimes)} on {setup}", MOMENTUM, remedy)
+    seeds, draws = request.seeds_of(setup), request.draws_of(setup)
+    if check_count("seeds", seeds) < check_count("draws", draws):
+        raise InputError(name="seeds", rule="be at least one for each draw", got=f"{seeds} for {draws} draws")
+
+
+def _experiments(request: LeaderboardRequest) -> Mapping[str, FileExperiment]:
+    """Return the experiment of each setup: under the preset of best settings, where its file has one."""
+    found = {}
+    for setup in request.setups:
+        path = find_setup(request.configs, setup)
+        preset = PRESET if has_preset(path, PRESET) else DEFAULT_PRESET
+        found[setup] = load_experiment(path, preset, assignments=request.assignments)
+    return found
 
 
 def _check_names(name: str, values: Sequence[str], known: tuple[str, ...]) -> None:
@@ -124,7 +181,21 @@ def earlier_ranking(contest: Contest, request: LeaderboardRequest) -> EarlierRan
     if path is None:
         rule = f"be a folder of leaderboards with {paths[0].name}"
         raise InputError(name="beside", rule=rule, got=f"none in {request.beside}")
-    found = read_earlier(path, seeds=request.seeds, draws=request.draws, without=request.policies)
+    return _read_beside(path, contest, request, request.policies_of(contest.setup))
+
+
+def earlier_plain(contest: Contest, request: LeaderboardRequest) -> Standings:
+    """Return the baselines of the regime plain in an earlier leaderboard; none where there are none."""
+    path = None if request.beside is None else request.beside / f"{replace(contest, regime=PLAIN).file_name()}.csv"
+    if path is None or not path.is_file():
+        return {}
+    others = {run.policy for run in read_ranked_runs(path)} - set(BASELINES)
+    return _read_beside(path, contest, request, tuple(others)).standings
+
+
+def _read_beside(path: Path, contest: Contest, request: LeaderboardRequest, without: Sequence[str]) -> EarlierRanking:
+    setup = contest.setup
+    found = read_earlier(path, seeds=request.seeds_of(setup), draws=request.draws_of(setup), without=without)
     wanted = contest.data, str(contest.target)
     for run in found.runs:
         if (run.data, run.target) != wanted:
@@ -138,19 +209,19 @@ def earlier_ranking(contest: Contest, request: LeaderboardRequest) -> EarlierRan
 
 
 def rank_contest(
-    contest: Contest, earlier: EarlierRanking, request: LeaderboardRequest, execution: Execution
+    contest: Contest,
+    chosen: Mapping[str, Chosen],
+    earlier: EarlierRanking,
+    request: LeaderboardRequest,
+    execution: Execution,
 ) -> Ranking:
-    """Tune and rank policies in one contest, beside those of an earlier ranking."""
-    chosen, edges = contest.choose_settings(request.policies, execution)
+    """Rank policies in one contest at their best settings, beside those of an earlier ranking."""
+    setup = contest.setup
     tried = [
         candidate
-        for policy, best in chosen.items()
-        for draw in range(request.draws)
-        for candidate in contest.candidates(
-            [policy],
-            {name: [value] for name, value in best.choice.items()},
-            draws=[draw],
-            seeds=range(draw, request.seeds, request.draws),
+        for policy, own in chosen.items()
+        for candidate in contest.ranked(
+            policy, own.best.candidate.choice, seeds=request.seeds_of(setup), draws=request.draws_of(setup)
         )
     ]
     trials = try_out(f"{contest.title}: ranking", tried, execution)
@@ -163,8 +234,19 @@ def rank_contest(
         code=code_of([run for trial in trials for run in trial.runs]),
         standings=_standings(trials, contest) | earlier.standings,
         kept=earlier.standings,
-        edges=edges + earlier.edges,
+        edges=_edges(chosen) + earlier.edges,
     )
+
+
+def _edges(chosen: Mapping[str, Chosen]) -> list[Edge]:
+    """Return which best settings lie at the edge of what was tried."""
+    return [
+        edge
+        for policy, own in chosen.items()
+        for edge in edges_of_best(
+            policy, own.best.candidate.choice, [one.candidate.choice for one in own.tried], own.as_good
+        )
+    ]
 
 
 def _standings(trials: Sequence[Trial], contest: Contest) -> Standings:
@@ -176,14 +258,15 @@ def _standings(trials: Sequence[Trial], contest: Contest) -> Standings:
 
 def _command(contest: Contest, request: LeaderboardRequest, *, beside: bool) -> str:
     """Return the command that ranks them."""
+    setup, policies = contest.setup, request.policies_of(contest.setup)
     return command_line(
         "leaderboard",
         setups=contest.setup,
         channels=contest.channel,
         regimes=contest.regime,
-        seeds=request.seeds,
-        draws=request.draws,
-        policies=None if tuple(request.policies) == DEFAULT_POLICIES else ",".join(request.policies),
+        seeds=request.seeds_of(setup),
+        draws=request.draws_of(setup),
+        policies=None if policies == GRIDS[setup].policies else ",".join(policies),
         traces="FOLDER" if contest.channel == "traces" else None,
         beside="FOLDER" if beside else None,
         set=[one.text for one in request.assignments],

@@ -2,14 +2,21 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from fedtempo.experiments.comparing.amounts import amount, count, multiple
-from fedtempo.experiments.comparing.statistics import Target, interval_of_mean
+from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.ranking.candidates import Edge
-from fedtempo.experiments.ranking.standings import RankedRun, Standing, Standings, ranked_runs
+from fedtempo.experiments.ranking.ratios import (
+    mean_time,
+    missed,
+    opponents,
+    order_of,
+    ratio_table,
+    slow_table,
+    spread,
+)
+from fedtempo.experiments.ranking.standings import RankedRun, Standings, ranked_runs, settings_in_words
 from fedtempo.policies.registry import traits
 from fedtempo.tables.document import Document, Heading, Items, Picture
 from fedtempo.tables.prose import Code, Hyperlink, Paragraph
@@ -30,16 +37,12 @@ class Ranking:
     kept: Standings  # those of an earlier leaderboard among them
     edges: list[Edge]
     over: str = "draw"  # what policies are compared in pairs of: draws of the data, or seeds
+    plain: Standings = field(default_factory=dict)  # of the regime plain, whose baselines ours is compared with
 
     @property
     def order(self) -> list[str]:
         """The policies by missed runs, then by time; those that take pilots for granted stand below all others."""
-
-        def place(policy: str) -> tuple[bool, int, float]:
-            standings = self.standings[policy]
-            return standings[0].times.oracle, missed(standings), mean_time(standings)
-
-        return sorted(self.standings, key=place)
+        return order_of(self.standings)
 
     @property
     def reference(self) -> str:
@@ -54,7 +57,8 @@ class Ranking:
         """Return the page: by what it was made, the chart, the table, and which settings lie at an edge."""
         edges = ("Settings at the edge of what was tried:", Items(*map(str, self.edges))) if self.edges else ()
         chart = Picture(f"{self.file_name}.png", "Ranking")
-        return Document(Heading(self.title, 1), self._made_by(), chart, self._procedure(), self.table(), *edges)
+        start = Heading(self.title, 1), self._made_by(), chart, self._procedure(), self.table()
+        return Document(*start, *self._ratios(), *self._slow_clients(), *edges)
 
     def table(self) -> Table:
         """Return one line for each policy, the best first; every draw is shown."""
@@ -70,11 +74,28 @@ class Ranking:
         ]
         return Table.from_rows(headings, map(self._row, self.order))
 
+    def _ratios(self) -> list[str | Table]:
+        """Return what ours takes of the best others' time, where ours is ranked among others."""
+        others = opponents(self.standings, self.reference, self.plain)
+        if self.over != "draw" or not others or not traits(self.reference).ours:
+            return []
+        said = f"What {self.reference} takes of others' time, by draws in pairs:"
+        return [said, ratio_table(self.reference, self.standings[self.reference], others)]
+
+    def _slow_clients(self) -> list[str | Table]:
+        """Return what the final models are worth to the clients that upload slowest, where that was measured."""
+        usual = next((policy for policy in ("weighted",) if policy in self.standings), self.reference)
+        found = slow_table(self.standings, self.order, usual)
+        if found is None:
+            return []
+        said = "The loss of the tenth of clients that upload slowest, by the models at the end of the runs:"
+        return [said, found]
+
     def _row(self, policy: str) -> list[str | Cell]:
         standings, reference = self.standings[policy], self.standings[self.reference]
         lost, mean = missed(standings), mean_time(standings)
         runs = sum(one.times.seconds.size for one in standings)
-        settings = ", ".join(f"{name} {value:g}" for name, value in standings[0].choice.items())
+        settings = settings_in_words(standings[0].choice)
         bounds = lost > 0, missed(reference) > 0
         ratio = mean / mean_time(reference)
         over = multiple(ratio, numerator_missed=bounds[0], denominator_missed=bounds[1])
@@ -84,7 +105,7 @@ class Ranking:
             *(
                 (Cell("1", 1.0), EMPTY, EMPTY)
                 if policy == self.reference
-                else (as_cell(over) if any(bounds) else Cell(over, ratio), *_spread(standings, reference))
+                else (as_cell(over) if any(bounds) else Cell(over, ratio), *spread(standings, reference))
             ),
             " ".join(f"{'>' if one.times.missed else ''}{amount(one.times.mean)}" for one in standings),
             f"{lost} of {runs}",
@@ -120,23 +141,3 @@ def runs_table(runs: Sequence[RankedRun]) -> Table:
     names = RankedRun.__struct_fields__
     rows = [[Cell(str(value), value) for value in (getattr(run, name) for name in names)] for run in runs]
     return Table.from_rows(names, rows)
-
-
-def mean_time(standings: Sequence[Standing]) -> float:
-    """Return the geometric mean over draws of the mean time over seeds."""
-    return float(np.exp(np.mean([np.log(one.times.mean) for one in standings])))
-
-
-def missed(standings: Sequence[Standing]) -> int:
-    """Return how many runs did not reach the target."""
-    return sum(one.times.missed for one in standings)
-
-
-def _spread(standings: Sequence[Standing], reference: Sequence[Standing]) -> tuple[Cell, Cell]:
-    """Return the 95 % interval of the mean ratio of times, in pairs of draws, and its range, where no run missed."""
-    if missed(standings) or missed(reference):
-        return EMPTY, EMPTY
-    ratios = np.array([one.times.mean / other.times.mean for one, other in zip(standings, reference, strict=True)])
-    interval = interval_of_mean(np.log(ratios))
-    bounds = EMPTY if interval is None else as_cell(f"{np.exp(interval[0]):.2f}–{np.exp(interval[1]):.2f}")
-    return bounds, as_cell(f"{ratios.min():.2f}–{ratios.max():.2f}")

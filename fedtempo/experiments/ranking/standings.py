@@ -12,10 +12,19 @@ import numpy as np
 from fedtempo.checks import InputError
 from fedtempo.experiments.comparing.statistics import Target, Times
 from fedtempo.experiments.ranking.candidates import Edge, Trial
+from fedtempo.experiments.ranking.setup_grids import Choice
 from fedtempo.experiments.running.results import code_of
 from fedtempo.policies.registry import traits
 
-SETTINGS = ("step_size", "cohort_size", "server_momentum")
+SIZES = ("step_size", "cohort_size")
+# Settings that a regime may bring, and what stands for none of it.
+BROUGHT: dict[str, float | str] = {
+    "server_momentum": 0.0, "upload_bits": "32", "server_average": 0.0, "server_optimiser": "sgd",
+    "server_step_size": 0.0, "local_direction": 0.0,
+}  # fmt: skip
+ALWAYS = ("policy", "draw", "seed", "reached", "seconds", "of_them_pilots", "cohort_size", "server_momentum",
+          "step_size", "code", "data", "target")  # columns of every file, earlier ones too  # fmt: skip
+LEVER_NAMES = tuple(name for name in BROUGHT if name != "server_momentum")
 EDGES = ".edges.json"  # how the name of the file ends that keeps them
 # What earlier files say of the data, and what is said now.
 FORMER_WORDS = {"policies are told the times of a round before it": "policies know the times of a round before it"}
@@ -25,9 +34,16 @@ FORMER_WORDS = {"policies are told the times of a round before it": "policies kn
 class Standing:
     """What one policy took in one draw of the data."""
 
-    choice: Mapping[str, float]  # the settings that were chosen for it
+    choice: Choice  # the settings that were chosen for it
     times: Times  # pilots counted
     code: tuple[str, ...]  # that made each run
+    slow_loss: tuple[float | None, ...] = ()  # of the slowest clients at the end of each run; (): nobody measured it
+
+    @property
+    def mean_slow_loss(self) -> float | None:
+        """The mean over the runs, None where it is not known of each."""
+        known = [loss for loss in self.slow_loss if loss is not None]
+        return float(np.mean(known)) if known and len(known) == len(self.times.seeds) else None
 
 
 Standings: TypeAlias = dict[str, list[Standing]]  # of each policy, one for each draw
@@ -48,6 +64,12 @@ class RankedRun(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     data: str
     target: str
+    upload_bits: str = "32"
+    server_average: float = 0.0
+    server_optimiser: str = "sgd"
+    server_step_size: float = 0.0
+    local_direction: float = 0.0
+    slow_loss: float | None = None  # of the slowest clients at its end
 
 
 class EdgesFile(msgspec.Struct, frozen=True):
@@ -67,7 +89,9 @@ class EarlierRanking:
 
 def standing_of(trial: Trial, target: Target) -> Standing:
     """Return what a policy took in the runs of a trial."""
-    return Standing(trial.choice, trial.times(target), tuple(code_of([run]) for run in trial.runs))
+    runs = sorted(trial.runs, key=lambda run: run.seed)  # as times are
+    slow = tuple(None if run.summary is None else run.summary.get("slow_loss") for run in runs)
+    return Standing(trial.choice, trial.times(target), tuple(code_of([run]) for run in runs), slow)
 
 
 def ranked_runs(standings: Standings, order: Sequence[str], data: str, target: Target) -> list[RankedRun]:
@@ -76,7 +100,9 @@ def ranked_runs(standings: Standings, order: Sequence[str], data: str, target: T
     for policy in order:
         for draw, standing in enumerate(standings[policy]):
             times, choice = standing.times, standing.choice
-            columns = times.seeds, times.seconds.tolist(), times.pilots.tolist(), times.reached.tolist(), standing.code
+            slow = standing.slow_loss or (None,) * len(times.seeds)
+            columns = (times.seeds, times.seconds.tolist(), times.pilots.tolist(), times.reached.tolist(),
+                       standing.code, slow)  # fmt: skip
             rows += [
                 RankedRun(
                     policy=policy,
@@ -86,13 +112,19 @@ def ranked_runs(standings: Standings, order: Sequence[str], data: str, target: T
                     seconds=round(seconds, 6),
                     of_them_pilots=round(pilots, 6),
                     cohort_size=int(choice["cohort_size"]),
-                    server_momentum=choice.get("server_momentum", 0.0),
-                    step_size=choice["step_size"],
+                    server_momentum=float(choice.get("server_momentum", 0.0)),
+                    step_size=float(choice["step_size"]),
                     code=code,
                     data=data,
                     target=str(target),
+                    upload_bits=str(choice.get("upload_bits", "32")),
+                    server_average=float(choice.get("server_average", 0.0)),
+                    server_optimiser=str(choice.get("server_optimiser", "sgd")),
+                    server_step_size=float(choice.get("server_step_size", 0.0)),
+                    local_direction=float(choice.get("local_direction", 0.0)),
+                    slow_loss=slow_loss,
                 )
-                for seed, seconds, pilots, reached, code in zip(*columns, strict=True)
+                for seed, seconds, pilots, reached, code, slow_loss in zip(*columns, strict=True)
             ]
     return rows
 
@@ -101,14 +133,18 @@ def read_ranked_runs(path: Path) -> list[RankedRun]:
     """Return the runs of an earlier ranking."""
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    names = RankedRun.__struct_fields__
-    if missing := [name for name in names if not rows or name not in rows[0]]:
+    if missing := [name for name in ALWAYS if not rows or name not in rows[0]]:
         raise InputError(name=path, rule=f"have the column {missing[0]}", got="none", remedy="rank those policies anew")
     try:
-        found = [msgspec.convert({name: row[name] for name in names}, RankedRun, strict=False) for row in rows]
+        found = [msgspec.convert(_known(row), RankedRun, strict=False) for row in rows]
     except msgspec.ValidationError as error:
         raise InputError(path, "hold the runs of a ranking", f"{error}", "rank those policies anew") from None
     return [msgspec.structs.replace(one, data=_in_present_words(one.data)) for one in found]
+
+
+def _known(row: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns of a row that hold something; what an earlier leaderboard had not, has its default."""
+    return {name: row[name] for name in RankedRun.__struct_fields__ if row.get(name) not in (None, "", "None")}
 
 
 def _in_present_words(data: str) -> str:
@@ -130,8 +166,10 @@ def read_edges(path: Path) -> list[Edge]:
 def read_earlier(path: Path, *, seeds: int, draws: int, without: Sequence[str]) -> EarlierRanking:
     """Return the ranking whose runs are in this file, but for the policies ``without``."""
     everything = read_ranked_runs(path)
-    momentum = any(run.server_momentum for run in everything)
-    settings = SETTINGS if momentum else tuple(name for name in SETTINGS if name != "server_momentum")
+    settings = [
+        *SIZES,
+        *(name for name, none in BROUGHT.items() if any(getattr(run, name) != none for run in everything)),
+    ]
     runs = [run for run in everything if run.policy not in without]
     expected = [(draw, seed) for draw in range(draws) for seed in range(draw, seeds, draws)]
     found: Standings = {}
@@ -156,4 +194,15 @@ def _standing(runs: Sequence[RankedRun], settings: Sequence[str]) -> Standing:
         np.array([run.of_them_pilots for run in runs]), np.array([run.reached for run in runs]),
         np.full(len(runs), np.nan), traits(first.policy).oracle,
     )  # fmt: skip
-    return Standing({name: getattr(first, name) for name in settings}, times, tuple(run.code for run in runs))
+    slow = tuple(run.slow_loss for run in runs)
+    return Standing({name: getattr(first, name) for name in settings}, times, tuple(run.code for run in runs), slow)
+
+
+def settings_in_words(choice: Choice) -> str:
+    """Return the settings of a policy; of levers those that it uses."""
+    used = {
+        name: value for name, value in choice.items() if name not in LEVER_NAMES or str(value) != str(BROUGHT[name])
+    }
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else format(value, 'g')}" for name, value in used.items()
+    )

@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedtempo.checks import InputError
-from fedtempo.engine.headers import other_code
-from fedtempo.engine.records import HeaderLine, RoundRecord, RunNotice, Summary, decode_line, read_header
+from fedtempo.engine.headers import LIMITS, limits, other_code
+from fedtempo.engine.records import (
+    HeaderLine,
+    RoundRecord,
+    RunNotice,
+    Summary,
+    decode_line,
+    read_header,
+    read_records,
+)
 from fedtempo.experiments.running.cluster import run_on_ray
 from fedtempo.experiments.running.planned import PlannedRun
 from fedtempo.experiments.running.processes import run_here
@@ -95,8 +103,24 @@ def _from_here(folder: Path) -> Path:
 
 
 def has_ended(run: PlannedRun) -> bool:
-    """Return whether the records of a run are complete."""
-    return run.records.exists() and isinstance(last_line(run.records), Summary)
+    """Return whether the records of a run go as far as is asked for: to its end, or to this limit and beyond."""
+    if not run.records.exists():
+        return False
+    last, header = last_line(run.records), read_header(run.records)
+    if header is None or last is None or isinstance(last, HeaderLine):
+        return False
+    if isinstance(last, Summary) and last.end not in LIMITS:
+        return True
+    there, asked = limits(header), limits(run.header)
+    if isinstance(last, Summary):
+        return all(limit >= wanted for limit, wanted in zip(there, asked, strict=True))
+    return there != asked and _trained_until(run.records, *asked)  # on its way to a later limit, beyond this one
+
+
+def _trained_until(records: Path, max_rounds: float, max_time: float) -> bool:
+    """Return whether the records of a run go as far as a limit."""
+    times = [record.round_time for record in read_records(records).rounds if record.trained]
+    return len(times) >= max_rounds or sum(times) >= max_time
 
 
 def last_line(path: Path) -> HeaderLine | RoundRecord | Summary | None:

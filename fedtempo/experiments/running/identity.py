@@ -32,7 +32,7 @@ SERVER_SETTINGS = (
     "upload_bits", "upload_top", "error_feedback", "server_average", "server_optimiser", "server_step_size",
     "local_direction", "local_correction",
 )  # fmt: skip
-LATER_SETTINGS = ("evaluate_growth", *STEP_SETTINGS, *SERVER_SETTINGS)
+LATER_SETTINGS = ("evaluate_growth", "slow_share", *STEP_SETTINGS, *SERVER_SETTINGS)
 LATER_OF_MODEL = ("loss", "metric", "optimiser")
 LATER_OF_DATA = ("split", "file", "label", "inputs", "client", "labels_are", "test", "name", "options")
 

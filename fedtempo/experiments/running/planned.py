@@ -90,6 +90,14 @@ def plan_runs(experiment: Experiment, policies: Policies, seeds: Sequence[int], 
     return found
 
 
+def until(run: PlannedRun, max_time: float) -> PlannedRun:
+    """Return a run for so many simulated seconds, in the same folder: asked for with more, it goes on from there."""
+    stop = {**run.header.config.get("stop", {}), "max_time": max_time}
+    header = msgspec.structs.replace(run.header, config=run.header.config | {"stop": stop})
+    settings = replace(run.settings, stop=replace(run.settings.stop, max_time=max_time))
+    return replace(run, settings=settings, header=header)
+
+
 def _kind(name: str, policy: PolicyLike) -> str:
     """Return what a policy's name stands for, "" where it is its own."""
     return "" if policy == name else described(policy)

@@ -36,7 +36,11 @@ def run_progress(title: str, stop: StopSettings) -> Iterator[RoundProgress]:
                 loss = f", loss {record.loss:.4f}{target}"
             first = share if first is None else first  # what a run that goes on had done before
             done = share - first
-            rest = f"at most {_duration((time.monotonic() - began) * (1 - share) / done)} to go" if done > 0 else ""
+            rest = (
+                f"at most {duration_in_words((time.monotonic() - began) * (1 - share) / done)} to go"
+                if done > 0
+                else ""
+            )
             display.show(share, f"{phase}round {record.round + 1}, {record.time:,.0f} s{loss}", rest)
 
         yield show
@@ -72,11 +76,14 @@ def grid_progress(grid: Grid) -> Iterator[Callable[[PlannedRun], object]]:
 def times_in_words(ended: int, total: int, before: int, elapsed: float) -> str:
     """Say how long some runs took, all that have ended but those before, and the others will if they take as long."""
     if not before < ended < total:
-        return _duration(elapsed)
-    return f"{_duration(elapsed)}; about {_duration(elapsed / (ended - before) * (total - ended))} to go"
+        return duration_in_words(elapsed)
+    return (
+        f"{duration_in_words(elapsed)}; about {duration_in_words(elapsed / (ended - before) * (total - ended))} to go"
+    )
 
 
-def _duration(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
+    """Return seconds in the unit that suits them."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"

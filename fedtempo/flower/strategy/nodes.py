@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from logging import INFO
 
-from fedtempo.checks import Integers
+from fedtempo.checks import Integers, Vector
 from fedtempo.engine.clients import Conditions, Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
@@ -96,6 +96,10 @@ class FlowerClients:
     def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation | None:
         """Return how good a model is, by whatever the user has chosen."""
         return self.loss(model, buffers)
+
+    def losses(self, model: Parameters, buffers: Buffers, clients: Integers) -> Vector | None:
+        """Know nothing: losses of single clients would take a round of messages."""
+        return None
 
     def conditions(self) -> Conditions:
         """Return who is available and idle, nodes that have connected since included."""

@@ -18,7 +18,7 @@ from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RECORDS, HeaderLine, Summary, encode
 from fedtempo.engine.run_folder import LOCK
 from fedtempo.experiments.running.grid import Execution, GridInterrupted, has_ended, last_line, run_grid
-from fedtempo.experiments.running.planned import plan_runs
+from fedtempo.experiments.running.planned import plan_runs, until
 from fedtempo.experiments.running.processes import compute
 from fedtempo.experiments.running.provenance import made_with
 from fedtempo.experiments.settings.config_file import load_experiment
@@ -214,3 +214,20 @@ def test_workers_that_were_started_elsewhere_write_to_the_right_folder(setup2, t
 def test_somebody_must_compute(jobs):
     with pytest.raises(InputError, match=f"jobs must be a number of processes, or -1 for one to each core, got {jobs}"):
         Execution(jobs=jobs)
+
+
+def test_a_run_has_ended_for_a_limit_that_its_records_go_beyond(setup2, tmp_path):
+    (one,) = planned_runs(setup2, tmp_path / "runs", ["uniform"], [0], stop={"max_time": 30.0})
+    shorter, longer = until(one, 15.0), until(one, 60.0)
+    run_grid("small", [one], ONE_PROCESS)
+    assert [has_ended(run) for run in (shorter, one, longer)] == [True, True, False]
+    lines = one.records.read_bytes().splitlines(keepends=True)
+    one.records.write_bytes(b"".join(lines[:-1]))
+    assert [has_ended(run) for run in (shorter, one, longer)] == [True, False, False], "killed before the summary"
+    one.records.write_bytes(b"".join(lines[:2]))
+    assert not has_ended(shorter), "killed before this limit too"
+    run_grid("small", [shorter], ONE_PROCESS)
+    assert has_ended(shorter)
+    (read,) = run_grid("small", [longer], ONE_PROCESS)
+    assert read.time_limit == 60.0
+    assert read.time_trained >= 60.0
