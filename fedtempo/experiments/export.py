@@ -69,7 +69,7 @@ def summary_of(run: Run) -> Row:
     """Return what a run came to, or how far it has come."""
     named = _named(run) | {"data": run.header.data}
     if run.summary is not None:
-        return named | {name: run.summary[name] for name in NAMES_OF_SUMMARY}
+        return named | {name: run.summary.get(name) for name in NAMES_OF_SUMMARY}
     evaluated = [record for record in run.trained if record.loss is not None]
     last = evaluated[-1] if evaluated else None
     return named | {
