@@ -37,12 +37,13 @@ kind = "static" # or "fading", or "traces" with files that hold rates
 cohort_size = 10 # clients drawn a round
 local_steps = 50
 batch_size = 24
-step_size = 0.1
-schedule = "inverse" # step_size/(1 + round), or "constant"
+step_size = 0.005
+schedule = "constant" # or "inverse": step_size/(1 + round), which favours policies with long rounds
+upload_bits = "auto" # of a number in an upload; 32: as it is. docs/levers.md has what else can be set
 link = "shared" # "paper": all finish together; "equal": equal shares; "shared": whoever is ready
 duplicates = "physical" # a client drawn twice uploads once; "paper" counts it twice
-evaluate_every = 1 # rounds
-# evaluate_growth = 0.01 # instead: whenever the time has grown by this share, however long a policy's rounds are
+evaluate_growth = 0.01 # the loss is looked at whenever the time has grown by this share, however long rounds are
+# evaluate_every = 1 # instead: rounds
 # weight_decay = 0.0
 # clip_norm = 1.0 # the longest gradient that a local step follows
 # local_schedule = "cosine" # of the step size over the local steps of a round; or "linear"
@@ -51,8 +52,8 @@ evaluate_every = 1 # rounds
 
 [stop]
 target_loss = 1.0
-max_rounds = 500
-# max_time = 10000.0 # simulated seconds
+max_time = 2000.0 # simulated seconds
+# max_rounds = 500
 # target_accuracy = 0.7
 
 [policy.proposed] # losses to which the pilots run: with another target_loss choose others, none below it
