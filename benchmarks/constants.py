@@ -23,7 +23,6 @@ from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.experiments.ranking.contest import LOOKS_APART
 from fedtempo.experiments.ranking.setup_grids import GRIDS
 from fedtempo.experiments.running.runner import ready, simulation_of
 from fedtempo.experiments.settings.config_file import load_experiment
@@ -40,7 +39,7 @@ def outcome(
     training = training | settings_in(variant)
     over = {
         "data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw},
-        "policy": {policy: {"training": training}}, "training": {"evaluate_growth": LOOKS_APART},
+        "policy": {policy: {"training": training}}, "training": {"evaluate_growth": GRIDS[setup].looks_apart},
         "stop": {"max_time": limit},
     }  # fmt: skip
     experiment = load_experiment(CONFIGS / f"{setup}.toml", "best", over=over)
@@ -88,7 +87,7 @@ def changed(variant: str) -> Iterator[None]:
 def main() -> None:
     """Run all variants on all draws."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("setup", choices=("setup1", "setup2", "setup3"))
+    parser.add_argument("setup", choices=tuple(GRIDS))
     parser.add_argument("variants", nargs="*", metavar="NAME=VALUE[;NAME=VALUE]")
     parser.add_argument("--policy", default="tempo", help="another one, to compare with")
     parser.add_argument("--draws", default="1000:1010", help="the first, and the one after the last")
