@@ -45,7 +45,7 @@ class StepPlanner:
             local_steps=known.local_steps(context),
             upload_bits=None if bits is None else bits[start],
             step_factor=state.caution.step_factor,
-            server_factor=known.holding(context),
+            server_factor=known.holding(context.round_index),
             follow_memory=known.follows_memory,
             forget=forget,
             note=known.note(context),
@@ -89,7 +89,10 @@ class StepPlanner:
                 importance = np.sqrt(squares) * patience
                 strength = form.signal_factor * steps.arrivals * known.state.novelty.signal
             q, bits = self._minimise(importance, strength, seconds, round_index)
-            q = (1 - form.floor) * q + form.floor * p
+            # Residuals are known as far as the memory holds. Who is drawn far less often than by data would swing: the
+            # model goes on along what it reported last until it reports again.
+            trusted = (1 - form.floor) * known.holding(round_index)
+            q = trusted * q + (1 - trusted) * p
             factors = np.minimum(1 / (steps.arrivals * q), form.largest_factor)
             known.state.expected_noise = float(((squares * q) @ factors**2) * steps.arrivals)
         elif known.upload_noise.chooses:

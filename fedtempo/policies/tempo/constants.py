@@ -11,7 +11,7 @@ import math
 ARRIVALS = 0.8  # updates of a step without momentum, once all data were reported; times 1/(1 - m), rounded up [10]
 ARRIVALS_FOR_UNSEEN_DATA = 2.0  # times as many more while no data were reported yet [10]
 SMALL_COHORT = 4  # updates of a mean at least, where the memory is not followed [12]
-LINK_BUSY = 0.99  # share of the time that as many are in flight for [19]
+LINK_BUSY = 0.95  # share of the time that as many are in flight for [19]
 MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [19]
 STALE = math.pi / 4  # steps that updates of a mean may be stale: half of where a fixed delay makes steps unstable [19]
 OVERDUE = 2.0  # times the longest computing and the longest uploads that may be in flight: no longer waited for [17]
@@ -19,7 +19,7 @@ MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client ma
 
 # Whom to draw, and with what weight.
 LARGEST_FACTOR = 4.0  # bound of a weight, in units of p_i/(1 - m) [16]
-FLOOR = 0.1  # share of the draws that goes by data share, without momentum [10, 16]
+FLOOR = 0.1  # share of the draws that goes by data share, without momentum, where the memory holds [10, 16, 21]
 FLOOR_WITH_MOMENTUM = 0.5  # times m more of them with it [10]
 SIGNAL_FACTOR_OF_STEPS = 0.1  # of K ‖d‖² in C of P3 [16]
 SIGNAL_FACTOR_OF_ROUNDS = 16.0  # the same of synchronous rounds, chosen by experiment [10]

@@ -126,14 +126,16 @@ class Knowledge:
         if self.form.choose_local_steps:
             self.paths.observe(report, self.fleet.total_bandwidth)
 
-    def holding(self, context: RoundContext) -> float:
-        """Return how far the server is to step along the memory, as a share of a whole step.
+    def holding(self, round_index: int) -> float:
+        """Return how far the memory as a whole still holds: the share of a whole step that the server takes along it.
 
-        Directions that drift at random agree with those remembered by exp(-f/2), f being how far they are off: that is
-        the share of a remembered direction that the best forecast of a new one keeps.
+        Directions that drift at random agree with those remembered by exp(-f/2), f being how far they are off. What
+        those who report again are off by does no harm, or caution sees it; what all would be off beyond it does.
         """
-        follows = self.form.memory and self.follows_memory
-        return math.exp(-self.novelty.forecast(context.round_index) / 2) if follows else 1.0
+        if not (self.form.memory and self.follows_memory):
+            return 1.0
+        unseen = self.novelty.forecast(round_index) - self.novelty.surprise
+        return math.exp(-max(unseen, 0.0) / 2)
 
     def local_steps(self, context: RoundContext) -> int | None:
         """Return E where tempo chooses it, None for the engine's."""
