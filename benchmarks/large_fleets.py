@@ -10,7 +10,6 @@ Writes benchmarks/large_fleets.md.
 """
 
 import argparse
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,7 +72,6 @@ class Outcome(NamedTuple):
     end: float  # last loss over weighted sampling's
 
 
-@lru_cache(maxsize=2)
 def fleet(condition: Condition) -> tuple[FederatedData, Vector, Vector]:
     """Return the data, and the times to compute and upload."""
     clients, alpha, kind, relation, seed = condition
@@ -86,15 +84,18 @@ def fleet(condition: Condition) -> tuple[FederatedData, Vector, Vector]:
     return data, compute, np.maximum(upload / upload.mean(), 1e-3)
 
 
-def curve(condition: Condition, policy: str, step_size: float, **limit: float) -> Vector:
+Fleet = tuple[FederatedData, Vector, Vector]
+
+
+def curve(made: Fleet, seed: int, policy: str, step_size: float, **limit: float) -> Vector:
     """Return times and losses, as columns; a run that diverges ends with an infinite loss."""
-    data, compute, upload = fleet(condition)
+    data, compute, upload = made
     usual = {"link": "shared", "duplicates": "physical", "schedule": "constant", "evaluate_growth": 0.01}
     seen: list = []
     try:
         simulate(
             data, compute_time=compute, upload_time=upload, policy=policy, step_size=step_size, cohort_size=COHORT,
-            seed=condition.seed, progress=False, callbacks=[seen.append], **usual, **limit,
+            seed=seed, progress=False, callbacks=[seen.append], **usual, **limit,
         )  # fmt: skip
     except DivergedError as error:
         return np.array([(record.time, record.loss) for record in error.records if record.loss] + [(np.inf, np.inf)])
@@ -103,14 +104,15 @@ def curve(condition: Condition, policy: str, step_size: float, **limit: float) -
 
 def compare(condition: Condition) -> list[Outcome]:
     """Return how tempo does at the best step size of weighted sampling, and at longer ones."""
-    weighted = {size: curve(condition, "weighted", size, max_rounds=ROUNDS) for size in STEP_SIZES}
+    made, seed = fleet(condition), condition.seed
+    weighted = {size: curve(made, seed, "weighted", size, max_rounds=ROUNDS) for size in STEP_SIZES}
     best = min(weighted, key=lambda size: weighted[size][:, 1].min())
     found = []
     for times in LARGE if condition.clients >= 300 else SMALL:
         size = times * best
-        other = weighted[size] if size in weighted else curve(condition, "weighted", size, max_rounds=ROUNDS)
+        other = weighted[size] if size in weighted else curve(made, seed, "weighted", size, max_rounds=ROUNDS)
         target = float(other[:, 1].min())
-        own = curve(condition, "tempo", size, max_time=float(other[np.isfinite(other[:, 0]), 0].max()))
+        own = curve(made, seed, "tempo", size, max_time=float(other[np.isfinite(other[:, 0]), 0].max()))
         hits, other_hit = np.flatnonzero(own[:, 1] <= target), other[other[:, 1].argmin(), 0]
         time = own[hits[0], 0] / other_hit if hits.size else np.inf
         highest = own[hits[0] :, 1].max() / target if hits.size else own[:, 1].min() / target

@@ -1,5 +1,6 @@
 """Bits, running mean, optimisers of the server and its direction on clients, in whole runs."""
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -200,3 +201,31 @@ def test_the_direction_is_downloaded_with_the_model(data, times):
     )
     assert led[0]["round_time"] == plain[0]["round_time"], "there is none yet"
     assert led[1]["round_time"] == pytest.approx(plain[1]["round_time"] + 5.0)
+
+
+class Shortened(OwnBits):
+    """Steps of the server that are shorter than those of local training."""
+
+    def plan(self, context):
+        plan = super().plan(context)
+        return replace(plan, upload_bits=None, server_factor=0.25 if self.short else 1.0)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_server_factor_shortens_the_servers_step_alone(data, times, steps, memory):
+    models = {}
+    for short in (False, True):
+        policy = Shortened(steps)
+        policy.short = short
+        loop = loop_of(data, times, policy, rounds=1, server_memory=memory)
+        before = loop.model
+        models[short] = next(loop.model - before for _ in loop.rounds())
+    np.testing.assert_allclose(models[True], 0.25 * models[False], atol=1e-7)
+    assert np.abs(models[False]).max() > 1e-4
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan])
+def test_a_server_factor_is_positive(wrong):
+    with pytest.raises(InputError, match="server_factor"):
+        RoundPlan(members=[0], weights=[1.0], server_factor=wrong)

@@ -7,8 +7,10 @@ import pytest
 
 from fedtempo.learning.aggregation import Aggregator
 from fedtempo.policies.policy import RoundPlan
+from fedtempo.policies.tempo import Tempo, constants
 from fedtempo.policies.tempo.novelty import Novelty, NoveltyState
 from support.rounds import report_of
+from support.tempo_cases import context, setting
 
 
 def novelty_of(*share):
@@ -62,3 +64,47 @@ def test_surprise_counts_each_client_by_its_data_however_seldom_it_reports():
     assert novelty.surprise == pytest.approx(0.5 * 4.0)
     report(0, 0.0, 104)
     assert novelty.surprise == 0.0
+
+
+def test_the_forecast_is_of_all_who_are_remembered_at_the_age_that_each_has_by_now():
+    novelty = novelty_of(0.5, 0.3, 0.2)
+    assert novelty.forecast(100) == 0.0, "nobody is remembered"
+    state = novelty.state
+    state.reported_in[:2], state.direction[:2], state.residual[:2], state.age[:2] = [0, 90], 4.0, 1.0, 10.0
+    grown = (constants.AGE + np.array([100, 10])) / (constants.AGE + 10)
+    assert novelty.forecast(100) == pytest.approx((0.5 * grown[0] + 0.3 * grown[1]) / (0.8 * 4.0))
+    assert novelty.forecast(200) > novelty.forecast(100)
+
+
+def test_the_server_goes_as_far_along_its_memory_as_that_is_forecast_to_hold_beyond_the_surprise():
+    policy = Tempo(setting(np.full(40, 1 / 40)))
+    state, known = policy.state, policy.known
+    state.novelty.reported_in[:], state.novelty.direction[:], state.novelty.residual[:] = 0, 1.0, 0.2
+    state.novelty.age[:] = 10.0
+    assert known.holding(1000) == 1.0, "no step goes along it"
+    state.caution.follows_memory = True
+    forecast = 0.2 * (constants.AGE + 1000) / (constants.AGE + 10)
+    assert known.holding(1000) == pytest.approx(np.exp(-forecast / 2))
+    state.novelty.previous[:] = 1.0
+    assert known.holding(1000) == pytest.approx(np.exp(-(forecast - 0.2) / 2)), "a surprise of 0.2 is seen"
+    assert known.holding(0) == 1.0, "what was seen is no less than what is forecast"
+    without = Tempo(setting(np.full(40, 1 / 40), options={"memory": False}))
+    assert without.known.holding(1000) == 1.0
+
+
+def test_draws_go_by_data_as_far_as_the_memory_does_not_hold():
+    policy = Tempo(setting(np.full(40, 1 / 40), fleet={"upload_time": np.linspace(1.0, 100.0, 40)}))
+    state = policy.state
+    novelty = state.novelty
+    novelty.reported_in[:], novelty.direction[:], novelty.first_count, novelty.seen_share = 0, 1.0, 40, 1.0
+    least = []
+    for age in (0, 300, 10_000):
+        state.steps.sampling_prob, state.caution.follows_memory, state.in_flight = None, True, {}
+        novelty.residual[:], novelty.age[:] = 0.2, 10.0
+        plan = policy.plan(context(round_index=age))
+        least.append(40 * state.steps.sampling_prob.min())
+        assert plan.server_factor == pytest.approx(policy.known.holding(age))
+        assert least[-1] >= 1 - (1 - policy.form.floor) * plan.server_factor - 1e-9
+    assert least == sorted(least)
+    assert least[0] < 0.7
+    assert least[-1] > 0.99
