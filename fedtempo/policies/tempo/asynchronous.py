@@ -45,7 +45,7 @@ class StepPlanner:
             local_steps=known.local_steps(context),
             upload_bits=None if bits is None else bits[start],
             step_factor=state.caution.step_factor,
-            server_factor=known.holding(context.round_index),
+            server_factor=state.steps.holding,
             follow_memory=known.follows_memory,
             forget=forget,
             note=known.note(context),
@@ -75,7 +75,7 @@ class StepPlanner:
         """
         known, form, steps = self.known, self.known.form, self.known.state.steps
         p = q = known.fleet.data_share
-        bits = steps.upload_bits
+        bits, steps.holding = steps.upload_bits, known.holding(round_index)
         if not steps.mean_upload:
             self._note_times(q, bits, seconds)
         if not known.novelty.empty:
@@ -91,7 +91,7 @@ class StepPlanner:
             q, bits = self._minimise(importance, strength, seconds, round_index)
             # Residuals are known as far as the memory holds. Who is drawn far less often than by data would swing: the
             # model goes on along what it reported last until it reports again.
-            trusted = (1 - form.floor) * known.holding(round_index)
+            trusted = (1 - form.floor) * steps.holding
             q = trusted * q + (1 - trusted) * p
             factors = np.minimum(1 / (steps.arrivals * q), form.largest_factor)
             known.state.expected_noise = float(((squares * q) @ factors**2) * steps.arrivals)

@@ -27,6 +27,7 @@ class StepsState:
     sampling_prob: Vector | None = None  # q, as it was last solved for
     upload_bits: Integers | None = None  # of each client, with it; None: the engine's
     steps_with_it: int = 0
+    holding: float = 1.0  # how far the memory held when q was solved for
     arrivals: int = 1  # K of the last step
     to_fill: int = 1  # clients in flight that keep the link busy
     mean_compute: float = 0.0  # seconds, of an update
