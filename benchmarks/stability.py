@@ -6,10 +6,12 @@ Sizes, heterogeneity, step sizes, local steps, momentum, fleets and cohort sizes
 the same simulated time, that of ROUNDS rounds of weighted sampling. A run converges if the mean loss over the last
 tenth of its rounds lies below CONVERGED times that of w₀, and diverges if it ends above the loss of w₀ or leaves the
 numbers. Federations in which weighted sampling does not converge do not count and are drawn again. The other forms of
-tempo are tried in the first tenth of those that count. Writes benchmarks/stability.md.
+tempo are tried in the first tenth of those that count. Writes benchmarks/stability.md; with levers, settings of training
+that both policies have, such as upload_bits="auto", only prints.
 """
 
 import argparse
+import ast
 import math
 from collections import Counter
 from pathlib import Path
@@ -87,14 +89,14 @@ def draw_data(number: int, settings: dict) -> FederatedData:
             number += SEEDS
 
 
-def outcome(number: int, policy: str, options: dict | None = None, **limit: float) -> Outcome:
-    """Run one policy in one federation."""
+def outcome(number: int, policy: str, options: dict | None = None, **more: object) -> Outcome:
+    """Run one policy in one federation, with a limit and levers."""
     settings = federation(number)
     data = draw_data(number, settings.pop("data"))
     first = math.log(data.num_classes)  # softmax regression starts from zero
     try:
         run = simulate(
-            data, policy=policy, options=options, link="shared", duplicates="physical", seed=number, **settings, **limit
+            data, policy=policy, options=options, link="shared", duplicates="physical", seed=number, **settings, **more
         )
     except DivergedError:
         return Outcome(first, math.inf, math.nan)
@@ -102,10 +104,10 @@ def outcome(number: int, policy: str, options: dict | None = None, **limit: floa
     return Outcome(first, float(np.mean(losses[-max(len(losses) // 10, 1) :])), run.summary["time"])
 
 
-def compare(number: int) -> tuple[Outcome, Outcome | None]:
+def compare(number: int, levers: dict) -> tuple[Outcome, Outcome | None]:
     """Return what came of weighted sampling, and of tempo where that converged."""
-    weighted = outcome(number, "weighted", max_rounds=ROUNDS)
-    return weighted, outcome(number, "tempo", max_time=weighted.seconds) if weighted.converged else None
+    weighted = outcome(number, "weighted", max_rounds=ROUNDS, **levers)
+    return weighted, outcome(number, "tempo", max_time=weighted.seconds, **levers) if weighted.converged else None
 
 
 def forms_table(numbers: list[int], found: list[tuple[Outcome, Outcome]], jobs: int) -> str:
@@ -146,14 +148,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--federations", type=int, default=1000)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("levers", nargs="*", metavar="NAME=VALUE")
     given = parser.parse_args()
+    levers = {name: ast.literal_eval(value) for name, _, value in (one.partition("=") for one in given.levers)}
     numbers: list[int] = []
     found: list[tuple[Outcome, Outcome]] = []
     tried = 0
     with Parallel(n_jobs=given.jobs, batch_size=10) as parallel:
         while len(numbers) < given.federations:
             batch = range(tried, tried + min(2 * (given.federations - len(numbers)), 200))
-            for number, (weighted, tempo) in zip(batch, parallel(map(delayed(compare), batch)), strict=True):
+            for number, (weighted, tempo) in zip(
+                batch, parallel(delayed(compare)(one, levers) for one in batch), strict=True
+            ):
                 tried += 1
                 if tempo is not None:
                     numbers.append(number)
@@ -161,6 +167,9 @@ def main() -> None:
                 if len(numbers) == given.federations:
                     break
             print(f"{len(numbers)} of {tried} count, tempo diverges in {sum(t.diverged for _, t in found)}", flush=True)
+    if levers:
+        print(table(numbers, found, tried))
+        return
     some = max(len(numbers) // 10, 1)
     report = f"{table(numbers, found, tried)}\n{forms_table(numbers[:some], found[:some], given.jobs)}"
     print(report)
