@@ -6,8 +6,8 @@ Sizes, heterogeneity, step sizes, local steps, momentum, fleets and cohort sizes
 the same simulated time, that of ROUNDS rounds of weighted sampling. A run converges if the mean loss over the last
 tenth of its rounds lies below CONVERGED times that of w₀, and diverges if it ends above the loss of w₀ or leaves the
 numbers. Federations in which weighted sampling does not converge do not count and are drawn again. The other forms of
-tempo are tried in the first tenth of those that count. Writes benchmarks/stability.md; with levers, settings of training
-that both policies have, such as upload_bits="auto", only prints.
+tempo are tried in the first tenth of those that count. Writes benchmarks/stability.md; with levers, settings of
+training that both policies have, such as upload_bits="auto", it only prints.
 """
 
 import argparse
