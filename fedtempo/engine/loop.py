@@ -11,7 +11,7 @@ from fedtempo.checks import InputError, Vector
 from fedtempo.engine.clients import Clients, Outcome, Round, Start
 from fedtempo.engine.plan_rules import check_plan, check_probe
 from fedtempo.engine.records import End, RoundRecord, Summary, round_record
-from fedtempo.engine.server_step import aggregator_of, note_sent, step_factor, to_aggregate
+from fedtempo.engine.server_step import aggregator_of, note_sent, path_lengths, step_factor, to_aggregate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.engine.slow_clients import mean_loss, slowest
 from fedtempo.engine.upload_sizes import UploadSizes
@@ -268,7 +268,7 @@ class Loop:
         residual_norm[answered] = step.residual_norm
         self.average.add(self.state.model, self.state.buffers)
         if self.training.local_direction and answered.any():
-            self.state.direction = step.direction / np.float32(done.local_steps[answered].mean())
+            self.state.direction = step.direction / np.float32(path_lengths(done, self.training)[answered].mean())
         self._advance(plan, done.seconds)
         evaluation = self._evaluate(plan, done.seconds)
         return RoundReport(

@@ -24,6 +24,9 @@ def check_plan(plan: RoundPlan | BufferedPlan, probes: list[Probe], fleet: Fleet
                 rule="be None, step_factor 1 after a probe of update norms",
                 got="a change",
             )
+        if plan.upload_bits is not None:
+            got = f"{str(np.unique(plan.upload_bits).tolist())[:60]}"
+            raise InputError("upload_bits", "be None after a probe of update norms", got, "updates are rounded by then")
         if not np.isin(plan.members, computed).all():
             raise InputError(name="members", rule="be among the clients that the probe asked to compute", got="others")
     if plan.bandwidth is not None:

@@ -4,12 +4,13 @@ FedAsync mixes models in the place of updates, w ← w + Σ_j weight_j (w_j - w)
 model from which client j started, this is a step with the updates Δ_j + w'_j - w.
 """
 
-from fedtempo.checks import InputError, Vector
+from fedtempo.checks import InputError, Vector, check_choice, check_fraction
 from fedtempo.engine.clients import Outcome
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import Aggregator
-from fedtempo.learning.trainer import Parameters
+from fedtempo.learning.server_optimisers import SERVER_OPTIMISERS
+from fedtempo.learning.trainer import Parameters, whole_steps
 from fedtempo.policies.policy import BufferedPlan, Policy, RoundPlan
 from fedtempo.state import Rows
 
@@ -21,6 +22,10 @@ def aggregator_of(fleet: Fleet, policy: Policy, training: TrainingSettings) -> A
         remedy = "set server_memory, or take a policy with a memory, such as tempo"
         raise InputError("local_correction", "go with a memory of last updates", "none", remedy)
     momentum, optimiser = policy.server_momentum, policy.server_optimiser
+    if optimiser is not None:
+        check_choice("a policy's server_optimiser", optimiser, SERVER_OPTIMISERS)
+    if momentum is not None and check_fraction("a policy's server_momentum", momentum) == 1:
+        raise InputError("a policy's server_momentum", "be below 1", "1", "old steps would never fade")
     return Aggregator(
         fleet.data_share,
         momentum=training.server_momentum if momentum is None else momentum,
@@ -38,6 +43,11 @@ def step_factor(chosen: RoundPlan | BufferedPlan, done: Outcome) -> float:
         return 1.0
     stalest = float(done.staleness[~done.failed].max(initial=0))
     return 1.0 if stalest <= limit else limit / stalest
+
+
+def path_lengths(done: Outcome, training: TrainingSettings) -> Vector:
+    """Return how long each local path was, in steps of the schedule's η: what a direction is for one local step."""
+    return whole_steps(training.local_schedule, done.local_steps) * (done.step_size / done.schedule)
 
 
 def note_sent(sent: Rows, chosen: BufferedPlan, model: Parameters) -> None:

@@ -37,7 +37,8 @@ class UploadSizes:
         """Take what is set, and how many numbers an upload has, those included that nobody rounds."""
         self.chosen, self.cohort_size = training.upload_bits, training.cohort_size
         self.total_bandwidth = fleet.total_bandwidth
-        self.nominal = float(fleet.ready_time.mean()), float(fleet.upload_time.mean()) / fleet.total_bandwidth
+        self.download = 0.0 if fleet.download_time is None else float(fleet.download_time.mean())
+        self.nominal = float(fleet.compute_time.mean()), float(fleet.upload_time.mean()) / fleet.total_bandwidth
         self.shares = np.array([upload_share(bits, numbers, buffers) for bits in BITS])
         self.state = UploadSizesState()
 
@@ -50,7 +51,7 @@ class UploadSizes:
         noise, (compute, upload) = state.noise, (state.compute, state.upload)
         if noise is None:
             noise, (compute, upload) = noise_of_normal_numbers(), self.nominal
-        seconds = self.cohort_size * upload * self.shares + compute
+        seconds = self.cohort_size * upload * self.shares + compute + self.download
         return BITS[int(np.argmin((1 + noise) * seconds))]
 
     def observe(self, report: RoundReport) -> None:

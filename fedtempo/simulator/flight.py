@@ -1,6 +1,6 @@
 """Clients in flight: they have started, perhaps from a model that is stale by now, and their updates are to arrive."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +48,15 @@ class Flight:
 
     def joined_by(self, others: "Flight") -> "Flight":
         """Return these clients and then the others."""
-        return Flight(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in NAMES})
+        sizes = max(self.noise.shape[1], others.noise.shape[1])
+        both = self._with_noise_of(sizes), others._with_noise_of(sizes)
+        return Flight(**{name: np.concatenate([getattr(one, name) for one in both]) for name in NAMES})
+
+    def _with_noise_of(self, sizes: int) -> "Flight":
+        """Return the same with ω of so many sizes; NaN: it was not measured, since the plan named no bits."""
+        if self.noise.shape[1] == sizes:
+            return self
+        return replace(self, noise=np.full((len(self), sizes), np.nan))
 
     def part(self, chosen: Booleans) -> "Flight":
         """Return some of the clients."""

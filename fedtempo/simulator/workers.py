@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.learning.batches import Batches
@@ -62,6 +62,7 @@ class LocalWorkers:
         self.trainer, self.batches, self.buffered = trainer, batches, buffered(trainer)
         self.quantiser = quantiser or Quantiser(0)
         self.training = training or TrainingSettings(cohort_size=1)
+        _check_optimiser(trainer, self.training)
         self.state = NoState()
 
     def train(self, work: Work, start: Start) -> LocalResult:
@@ -129,6 +130,16 @@ class LocalWorkers:
     def evaluate(self, model: Parameters, buffers: Buffers) -> Evaluation:
         """Return how good a model is."""
         return self.trainer.evaluate(model) if self.buffered is None else self.buffered.evaluate(model, buffers)
+
+
+def _check_optimiser(trainer: Trainer, training: TrainingSettings) -> None:
+    """Refuse what is added to gradients where steps are not along them: its units would be others."""
+    if getattr(trainer, "optimiser", None) is None:
+        return
+    for name in ("local_direction", "local_correction"):
+        if getattr(training, name):
+            remedy = "choose one of them: Adam and the like change how long a step along a gradient is"
+            raise InputError(name, "go with plain SGD on clients", "an optimiser of the model", remedy)
 
 
 def _column(values: Vector) -> Parameters:

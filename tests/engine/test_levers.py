@@ -11,10 +11,13 @@ from fedtempo.engine.settings import TrainingSettings
 from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
 from fedtempo.learning.quantisation import upload_share
+from fedtempo.learning.readable import ReadableSoftmax
+from fedtempo.learning.softmax import SoftmaxTrainer
+from fedtempo.learning.trainer import LOCAL_SCHEDULES, schedule_factor
 from fedtempo.policies.policy import BufferedPlan, RoundPlan, Stateless
 from fedtempo.policies.registry import BUILT_IN
 from fedtempo.theory.bits import BITS
-from support.simulations import OPTIONS, loop_of, run
+from support.simulations import OPTIONS, goes_on_alike, loop_of, run
 
 LEVERS = {
     "8 bits": {"upload_bits": 8},
@@ -182,8 +185,6 @@ def test_clients_follow_the_servers_last_direction(data, times):
     trainer, share = first.clients.workers.trainer, data.data_share
     rows = first.clients.workers.batches.draw(np.arange(12), 1, 5)
     reference = np.zeros_like(middle, dtype=np.float64)
-    from fedtempo.learning.readable import ReadableSoftmax
-
     board = ReadableSoftmax(data)
     for client in range(12):
         w = middle.astype(np.float64).reshape(trainer.shape)
@@ -192,6 +193,81 @@ def test_clients_follow_the_servers_last_direction(data, times):
             w = w - 0.1 * (0.6 * gradient + 0.4 * pseudo_gradient.reshape(w.shape))
         reference += share[client] * (w.ravel() - middle)
     np.testing.assert_allclose(first.model, middle + reference, atol=1e-5)
+
+
+class HalfSteps(Stateless):
+    """All clients, by steps of another size than the schedule's."""
+
+    def __init__(self, data, factor):
+        self.share, self.factor = data.data_share, factor
+
+    def plan(self, context):
+        size = self.factor * context.step_size
+        return RoundPlan(members=np.arange(self.share.size), weights=self.share, step_size=size)
+
+
+@pytest.mark.parametrize("schedule", LOCAL_SCHEDULES)
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_direction_is_that_of_one_local_step(data, times, schedule, factor):
+    """Tiny steps stay where they start, so the direction is a mean gradient there, however steps shrink."""
+    settings = {"schedule": "constant", "step_size": 1e-6, "local_direction": 0.5}
+    loop = loop_of(data, times, HalfSteps(data, factor), local_schedule=schedule, rounds=1, **settings)
+    board, before = ReadableSoftmax(data), loop.model.astype(np.float64).reshape(10, 61)
+    rows = loop.clients.workers.batches.draw(np.arange(12), 0, 5)
+    next(loop.rounds())
+    expected = np.zeros(610)
+    for share, batches in zip(data.data_share, rows, strict=True):
+        found = [board.loss_and_gradient(before, board.inputs[rows], data.labels[rows])[1] for rows in batches]
+        expected -= share * np.average(found, axis=0, weights=schedule_factor(schedule, np.arange(5) / 5)).ravel()
+    np.testing.assert_allclose(loop.state.direction, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("setting", [{"local_direction": 0.5}, {"local_correction": True, "server_memory": True}])
+def test_nothing_is_added_to_gradients_that_an_optimiser_scales(data, times, setting):
+    """With Adam on clients, half of the server's direction in each step ends at eighty times the loss without."""
+    trainer = SoftmaxTrainer(data)
+    trainer.optimiser = "adam"
+    with pytest.raises(InputError, match=f"{next(iter(setting))} must go with plain SGD on clients"):
+        loop_of(data, times, "weighted", trainer=trainer, **setting)
+
+
+@pytest.mark.parametrize(
+    ("trait", "said"),
+    [({"server_optimiser": "Adam"}, "must be one of sgd, adam"), ({"server_momentum": 1.0}, "below 1")],
+)
+def test_what_a_policy_says_of_its_server_is_checked(data, times, trait, said):
+    policy = HalfSteps(data, 1.0)
+    vars(policy).update(trait)
+    with pytest.raises(InputError, match=said):
+        loop_of(data, times, policy)
+
+
+class SomeBits(Stateless):
+    """Names bits in every other plan, while others are in flight."""
+
+    def plan(self, context):
+        idle = context.available_clients(12)[:2]
+        bits = 4 if context.round_index % 2 else None
+        return BufferedPlan(start=idle, weights=np.full(len(idle), 0.1), wait_for=1, upload_bits=bits)
+
+
+def test_plans_with_and_without_bits_fly_together(data, times):
+    records = list(loop_of(data, times, SomeBits(), rounds=8).rounds())
+    pairs = [
+        (bits, noise)
+        for record in records
+        for bits, noise in zip(record.get("upload_bits", []), record.get("quantisation_noise", []), strict=True)
+    ]
+    assert {bits for bits, _ in pairs} == {4, 32}
+    assert all(noise > 0 for bits, noise in pairs if bits == 4)
+    goes_on_alike(lambda: loop_of(data, times, SomeBits(), rounds=8), stops=(1, 4))
+
+
+def test_auto_counts_downloads_before_and_after_the_first_report(data, times):
+    """Next to a long download, bits cost rounds and save nothing."""
+    loop = loop_of(data, times | {"download_time": np.full(12, 1e6)}, "weighted", upload_bits="auto", rounds=3)
+    sizes = [set(record["upload_bits"]) for record in loop.rounds()]
+    assert min(map(min, sizes)) >= 16
 
 
 def test_the_direction_is_downloaded_with_the_model(data, times):
