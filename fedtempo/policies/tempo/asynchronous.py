@@ -37,6 +37,7 @@ class StepPlanner:
         start, weights = self._start(context)
         state.in_flight |= dict.fromkeys(start.tolist(), context.time)
         bits = state.steps.upload_bits
+        state.server_factor = state.steps.holding
         return BufferedPlan(
             start=start,
             weights=weights,
@@ -45,7 +46,7 @@ class StepPlanner:
             local_steps=known.local_steps(context),
             upload_bits=None if bits is None else bits[start],
             step_factor=state.caution.step_factor,
-            server_factor=state.steps.holding,
+            server_factor=state.server_factor,
             follow_memory=known.follows_memory,
             forget=forget,
             note=known.note(context),
@@ -63,23 +64,23 @@ class StepPlanner:
         if anew or state.sampling_prob is None:
             if state.sampling_prob is not None:
                 known.turns.settle(state.sampling_prob)
-            state.sampling_prob, state.upload_bits = self.solve(context.round_index, known.seconds(context))
+            state.sampling_prob, state.upload_bits = self.solve(known.seconds(context))
             state.steps_with_it = 0
         state.arrivals = self._arrivals()
         return forget
 
-    def solve(self, round_index: int, seconds: Seconds) -> Drawing:
+    def solve(self, seconds: Seconds) -> Drawing:
         """Return the q of the exact optimum for what is known now, with a floor in proportion to the data, and bits.
 
         Note with it how many are to be in flight, and the noise to expect in a step.
         """
         known, form, steps = self.known, self.known.form, self.known.state.steps
         p = q = known.fleet.data_share
-        bits, steps.holding = steps.upload_bits, known.holding(round_index)
+        bits, steps.holding = steps.upload_bits, known.holding
         if not steps.mean_upload:
             self._note_times(q, bits, seconds)
         if not known.novelty.empty:
-            squares = p**2 * known.novelty.squares(round_index)
+            squares = p**2 * known.novelty.squares
             patience = known.departures.patience(slice(None))
             importance, strength = p * patience, 0.0
             # Weights of a mean add up to 1, so that one client with small updates, drawn seldom for them, would be
@@ -88,7 +89,7 @@ class StepPlanner:
             if known.follows_memory:
                 importance = np.sqrt(squares) * patience
                 strength = form.signal_factor * steps.arrivals * known.state.novelty.signal
-            q, bits = self._minimise(importance, strength, seconds, round_index)
+            q, bits = self._minimise(importance, strength, seconds)
             # Residuals are known as far as the memory holds. Who is drawn far less often than by data would swing: the
             # model goes on along what it reported last until it reports again.
             trusted = (1 - form.floor) * steps.holding
@@ -96,7 +97,7 @@ class StepPlanner:
             factors = np.minimum(1 / (steps.arrivals * q), form.largest_factor)
             known.state.expected_noise = float(((squares * q) @ factors**2) * steps.arrivals)
         elif known.upload_noise.chooses:
-            bits = self._minimise(p.copy(), 0.0, seconds, round_index).upload_bits
+            bits = self._minimise(p.copy(), 0.0, seconds).upload_bits
         self._note_times(q, bits, seconds)
         return Drawing(q, bits)
 
@@ -107,13 +108,13 @@ class StepPlanner:
         steps.mean_compute, steps.mean_upload = compute, upload = float(q @ tau), float(q @ t)
         steps.to_fill = fewest_that_fill(compute, upload, self._most_places() + 1, constants.LINK_BUSY)
 
-    def _minimise(self, importance: Vector, strength: float, seconds: Seconds, round_index: int) -> Drawing:
+    def _minimise(self, importance: Vector, strength: float, seconds: Seconds) -> Drawing:
         """Return the q and bits of least time, by what a second of computing and of uploading costs an update."""
         known = self.known
         tau, t = self._prices(seconds)
         if not known.upload_noise.chooses:
             return Drawing(minimise_time(importance, t + tau, strength), None)
-        factors = 1 + known.upload_noise.rows * self._whole_over_new(round_index)[:, np.newaxis]
+        factors = 1 + known.upload_noise.rows * self._whole_over_new()[:, np.newaxis]
         found = minimise_time_over_bits(
             importance, (t, tau), Sizes(np.array(BITS), known.upload_shares, factors), strength
         )
@@ -130,12 +131,12 @@ class StepPlanner:
         price = update_time(max(places, 1), steps.mean_compute, steps.mean_upload)
         return Seconds(price.compute * seconds.compute, price.upload * seconds.upload)
 
-    def _whole_over_new(self, round_index: int) -> Vector:
+    def _whole_over_new(self) -> Vector:
         """Return the squared norm of what clients send, to which rounding adds noise, over that of what is new."""
         known, sent = self.known, self.known.state.novelty.direction
         if known.novelty.empty or not known.follows_memory:
             return np.ones(len(sent))
-        return np.where(sent > 0, sent / known.novelty.squares(round_index), 1.0)
+        return np.where(sent > 0, sent / known.novelty.squares, 1.0)
 
     def _shares(self, bits: Integers | None) -> Vector | float:
         return 1.0 if bits is None else self.known.upload_shares[np.searchsorted(BITS, bits)]
@@ -164,7 +165,8 @@ class StepPlanner:
         return min(self.known.state.steps.to_fill, self._most_places())
 
     def _most_places(self) -> int:
-        return max(math.floor(len(self.known.fleet) * constants.MOST_IN_FLIGHT), 1)
+        most = math.floor(len(self.known.fleet) * constants.MOST_IN_FLIGHT)
+        return min(max(most, 1), constants.MOST_PLACES)
 
     def _start(self, context: RoundContext) -> tuple[Integers, Vector]:
         """Return who starts now, and their weights."""

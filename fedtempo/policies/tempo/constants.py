@@ -13,6 +13,7 @@ ARRIVALS_FOR_UNSEEN_DATA = 2.0  # times as many more while no data were reported
 SMALL_COHORT = 4  # updates of a mean at least, where the memory is not followed [12]
 LINK_BUSY = 0.95  # share of the time that as many are in flight for [19]
 MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [19]
+MOST_PLACES = 1000  # in flight, however large the fleet is
 STALE = math.pi / 4  # steps that updates of a mean may be stale: half of where a fixed delay makes steps unstable [19]
 OVERDUE = 2.0  # times the longest computing and the longest uploads that may be in flight: no longer waited for [17]
 MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good [17]
@@ -36,6 +37,7 @@ DOUBT = 0.5  # less than that for each unit of doubt [12, 16]
 SHORTEN = 0.3  # log of the step's factor, for each step and unit of agreement below 0 [13]
 LENGTHEN = 0.1  # the same above 0, times 1 - m [13]
 SHORTEST = 0.1  # of the engine's step size [13]
+LEAST_HOLDING = 0.01  # of a step along the memory: with less, nobody would learn any more that it holds again
 
 # What is new in an update.
 AGE = 20.0  # rounds after which a residual is twice what it was at once: noise comes first [10, 16]

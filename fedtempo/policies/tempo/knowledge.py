@@ -10,6 +10,7 @@ from fedtempo.checks import Integers, Vector
 from fedtempo.fleet import Fleet
 from fedtempo.policies.availability import Availability, AvailabilityState
 from fedtempo.policies.policy import RoundContext, RoundReport
+from fedtempo.policies.tempo import constants
 from fedtempo.policies.tempo.caution import Caution, CautionState
 from fedtempo.policies.tempo.departures import Departures, DeparturesState
 from fedtempo.policies.tempo.local_steps import LocalSteps, LocalStepsState
@@ -61,6 +62,7 @@ class TempoState:
     upload_noise: UploadNoiseState
     in_flight: dict[int, float]  # clients, and when they started, seconds
     expected_noise: float  # squared norm of the sampling noise in the next step
+    server_factor: float = 1.0  # of the step that is taken next
 
     @classmethod
     def at_first(cls, fleet: Fleet, form: Form, upload_noise: Vector) -> "TempoState":
@@ -123,20 +125,22 @@ class Knowledge:
         self.departures.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.state.expected_noise)
+        self.state.novelty.clock += self.state.server_factor
         self.upload_noise.observe(report)
         if self.form.choose_local_steps:
             self.paths.observe(report, self.fleet.total_bandwidth)
 
-    def holding(self, round_index: int) -> float:
-        """Return how far the memory as a whole still holds: the share of a whole step that the server takes along it.
+    @property
+    def holding(self) -> float:
+        """How far the memory as a whole still holds: the share of a whole step that the server takes along it.
 
         Directions that drift at random agree with those remembered by exp(-f/2), f being how far they are off. What
         those who report again are off by does no harm, or caution sees it; what all would be off beyond it does.
         """
         if not (self.form.memory and self.follows_memory):
             return 1.0
-        unseen = self.novelty.forecast(round_index) - self.novelty.surprise
-        return math.exp(-max(unseen, 0.0) / 2)
+        unseen = self.novelty.forecast - self.novelty.surprise
+        return max(math.exp(-max(unseen, 0.0) / 2), constants.LEAST_HOLDING)
 
     def local_steps(self, context: RoundContext) -> int | None:
         """Return E where tempo chooses it, None for the engine's."""

@@ -17,29 +17,34 @@ class NoveltyState:
     """What is known of each client's residual Δ/η - y, and of its direction Δ/η."""
 
     residual: Vector  # its squared norm when the client last reported
-    age: Vector  # rounds, of what the server then remembered of it
+    age: Vector  # of what the server then remembered of it
     reported_in: Integers  # round of that report; NEVER, FORGOTTEN
+    reported_at: Vector  # the clock then
     direction: Vector  # squared norm of the direction that it reported last; 0: none
     previous: Vector  # and of the one before; 0: none
     first_total: float  # sum of the squared norms of first residuals
     first_count: int  # and how many there were
     seen_share: float  # of the data: its clients have reported
     signal: float  # running mean of ‖d‖², less the noise
+    clock: float  # steps of the server so far, each counted by its length: ages are differences of this
     news: bool  # whether anybody reported again since ``take_news``
 
     @classmethod
     def at_first(cls, size: int) -> "NoveltyState":
         """Start with no reports."""
-        residual, direction, previous = np.zeros((3, size))
+        residual, direction, previous, reported_at = np.zeros((4, size))
         age, reported_in = np.full(size, constants.AGE), np.full(size, NEVER, dtype=np.int64)
-        return cls(residual, age, reported_in, direction, previous, 0.0, 0, 0.0, 0.0, news=False)
+        return cls(
+            residual=residual, age=age, reported_in=reported_in, reported_at=reported_at, direction=direction,
+            previous=previous, first_total=0.0, first_count=0, seen_share=0.0, signal=0.0, clock=0.0, news=False,
+        )  # fmt: skip
 
 
 class Novelty:
     """Squared norms of residuals Δ/η - y, seen once in a while and guessed in between, and the signal ‖d‖².
 
-    With a server memory y of last directions a residual grows with the rounds since the client last reported: in
-    simulated runs about as AGE + age. Without memory y = 0, a residual is the direction itself and does not grow. A
+    With a server memory y of last directions a residual grows with the way of the server since the client last
+    reported: in simulated runs about as AGE + age, age in steps of full length. Without memory y = 0, a residual is the direction itself and does not grow. A
     client that never reported, or was forgotten since, counts as the mean of first residuals.
     """
 
@@ -57,12 +62,13 @@ class Novelty:
         """Share of the data whose clients never reported."""
         return max(1 - self.state.seen_share, 0.0)
 
-    def squares(self, round_index: int) -> Vector:
-        """Return what each client's squared residual would be by now."""
+    @property
+    def squares(self) -> Vector:
+        """What each client's squared residual would be by now."""
         state = self.state
         known = state.residual
         if self.grows:
-            known = known * ((constants.AGE + round_index - state.reported_in) / (constants.AGE + state.age))
+            known = known * ((constants.AGE + state.clock - state.reported_at) / (constants.AGE + state.age))
         first = state.first_total / max(state.first_count, 1)
         return np.maximum(np.where(state.reported_in < 0, first, known), constants.TINY)
 
@@ -76,14 +82,15 @@ class Novelty:
         whole = float(share @ self.state.direction)
         return float(share @ self.state.residual) / whole if whole else 0.0
 
-    def forecast(self, round_index: int) -> float:
-        """Return what the memory as a whole would be off by now: the surprise, were all to report in this round.
+    @property
+    def forecast(self) -> float:
+        """What the memory as a whole would be off by now: the surprise, were all to report in this round.
 
         Of those remembered; 0 where nobody is.
         """
         share = np.where(self.state.reported_in < 0, 0.0, self.share)
         whole = float(share @ self.state.direction)
-        return float(share @ self.squares(round_index)) / whole if whole else 0.0
+        return float(share @ self.squares) / whole if whole else 0.0
 
     @property
     def agreement(self) -> float:
@@ -112,9 +119,16 @@ class Novelty:
         return news
 
     def observe(self, report: RoundReport, noise: float) -> None:
-        """Learn from those who reported; ``noise`` is the expected squared norm of the sampling noise in the step."""
+        """Learn from those who reported; ``noise`` is the expected squared norm of the sampling noise in the step.
+
+        What rounding added to their uploads is nothing new.
+        """
         state, came = self.state, ~report.failed
+        whole = (report.update_norm[came] / report.step_size[came]) ** 2
+        rounding = np.zeros(len(whole)) if report.noise_of_uploads is None else report.noise_of_uploads[came]
+        direction = whole / (1 + rounding)
         members, squares = report.plan.members[came], report.residual_norm[came] ** 2
+        squares = np.maximum(squares - rounding * direction, 0.0)
         if not (len(members) and np.isfinite(squares).all()):
             return
         first = state.reported_in[members] < 0
@@ -122,10 +136,11 @@ class Novelty:
         state.first_count += int(first.sum())
         state.news |= not first.all()
         state.seen_share += float(self.share[members[state.reported_in[members] == NEVER]].sum())
-        state.age[members] = np.where(first, constants.AGE, report.round_index - state.reported_in[members])
+        state.age[members] = np.where(first, constants.AGE, state.clock - state.reported_at[members])
+        state.reported_at[members] = state.clock
         state.residual[members], state.reported_in[members] = squares, report.round_index
         state.previous[members] = state.direction[members]
-        state.direction[members] = (report.update_norm[came] / report.step_size[came]) ** 2
+        state.direction[members] = direction
         total = report.direction_norm**2
         seen = max(total - noise, constants.LEAST_SIGNAL * total)
         past = constants.SIGNAL_OF_THE_PAST if state.signal else 0.0

@@ -24,7 +24,7 @@ class RoundPlanner:
         forget = known.forget_the_gone(known.form.cohort_size, context)
         p, available = known.fleet.data_share, context.available_clients(len(known.fleet))
         seconds = known.seconds(context)
-        pi = self._inclusion(available, seconds, context.round_index)
+        pi = self._inclusion(available, seconds)
         drawn = self.draws.choose(available, pi, known.turns, context.rng)
         members = available[drawn]
         weights = p[members] / (pi[drawn] * known.availability.response(members))
@@ -44,7 +44,7 @@ class RoundPlanner:
             note=known.note(context),
         )
 
-    def _inclusion(self, available: Integers, seconds: Seconds, round_index: int) -> Vector:
+    def _inclusion(self, available: Integers, seconds: Seconds) -> Vector:
         """Return π of the available clients, and note the noise to expect in the round."""
         known, form, rounds = self.known, self.known.form, self.known.state.rounds
         p, patience = known.fleet.data_share, known.departures.patience(available)
@@ -52,7 +52,7 @@ class RoundPlanner:
         if known.novelty.empty or not known.follows_memory:
             rate = patience * (p / np.sqrt(cost))[available]
             return inclusion_with_sum(rate, min(max(form.cohort_size, constants.SMALL_COHORT), len(available)))
-        squares = p**2 * known.novelty.squares(round_index)
+        squares = p**2 * known.novelty.squares
         floor = np.minimum(constants.ROUND_FLOOR * form.floor * len(p) * p, 1.0)
         pi, rounds.theta = inclusion_probabilities(
             np.sqrt(squares[available]) * patience,

@@ -48,7 +48,8 @@ class UploadNoise:
         state = self.state
         if state.own is None or state.usual is None or report.noise is None:
             return
-        squares = report.update_norm**2
+        rounding = report.noise_of_uploads
+        squares = report.update_norm**2 / (1.0 if rounding is None else 1 + rounding)
         known = ~report.failed & np.isfinite(report.noise).all(axis=1) & (squares > 0) & np.isfinite(squares)
         if not known.any():
             return

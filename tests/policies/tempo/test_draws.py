@@ -48,7 +48,7 @@ class Drawing(Tempo):
     def planner(self, known=None):
         planner = super().planner(known)
         solve = planner.solve
-        planner.solve = lambda round_index, seconds: solve(round_index, seconds)._replace(sampling_prob=self.q)
+        planner.solve = lambda seconds: solve(seconds)._replace(sampling_prob=self.q)
         return planner
 
 

@@ -224,7 +224,7 @@ def test_who_was_absent_for_several_draws_is_forgotten_until_it_reports_again(ov
     novelty = policy.known.novelty
     assert novelty.unseen_share == pytest.approx(0.0), "it has reported all the same"
     first = novelty.state.first_total / novelty.state.first_count
-    assert novelty.squares(40)[4] == pytest.approx(first)
+    assert novelty.squares[4] == pytest.approx(first)
     let_report(policy, [4], 40)
     assert novelty.unseen_share == pytest.approx(0.0)
     assert novelty.state.reported_in[4] == 40

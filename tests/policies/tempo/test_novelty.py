@@ -68,28 +68,34 @@ def test_surprise_counts_each_client_by_its_data_however_seldom_it_reports():
 
 def test_the_forecast_is_of_all_who_are_remembered_at_the_age_that_each_has_by_now():
     novelty = novelty_of(0.5, 0.3, 0.2)
-    assert novelty.forecast(100) == 0.0, "nobody is remembered"
+    assert novelty.forecast == 0.0, "nobody is remembered"
     state = novelty.state
-    state.reported_in[:2], state.direction[:2], state.residual[:2], state.age[:2] = [0, 90], 4.0, 1.0, 10.0
+    state.reported_in[:2], state.direction[:2], state.residual[:2], state.age[:2] = 1, 4.0, 1.0, 10.0
+    state.reported_at[:2], state.clock = [0, 90], 100.0
     grown = (constants.AGE + np.array([100, 10])) / (constants.AGE + 10)
-    assert novelty.forecast(100) == pytest.approx((0.5 * grown[0] + 0.3 * grown[1]) / (0.8 * 4.0))
-    assert novelty.forecast(200) > novelty.forecast(100)
+    before = novelty.forecast
+    assert before == pytest.approx((0.5 * grown[0] + 0.3 * grown[1]) / (0.8 * 4.0))
+    state.clock = 200.0
+    assert novelty.forecast > before
 
 
 def test_the_server_goes_as_far_along_its_memory_as_that_is_forecast_to_hold_beyond_the_surprise():
     policy = Tempo(setting(np.full(40, 1 / 40)))
     state, known = policy.state, policy.known
     state.novelty.reported_in[:], state.novelty.direction[:], state.novelty.residual[:] = 0, 1.0, 0.2
-    state.novelty.age[:] = 10.0
-    assert known.holding(1000) == 1.0, "no step goes along it"
+    state.novelty.age[:], state.novelty.clock = 10.0, 1000.0
+    assert known.holding == 1.0, "no step goes along it"
     state.caution.follows_memory = True
     forecast = 0.2 * (constants.AGE + 1000) / (constants.AGE + 10)
-    assert known.holding(1000) == pytest.approx(np.exp(-forecast / 2))
+    assert known.holding == pytest.approx(np.exp(-forecast / 2))
     state.novelty.previous[:] = 1.0
-    assert known.holding(1000) == pytest.approx(np.exp(-(forecast - 0.2) / 2)), "a surprise of 0.2 is seen"
-    assert known.holding(0) == 1.0, "what was seen is no less than what is forecast"
+    assert known.holding == pytest.approx(np.exp(-(forecast - 0.2) / 2)), "a surprise of 0.2 is seen"
+    state.novelty.clock = 0.0
+    assert known.holding == 1.0, "what was seen is no less than what is forecast"
+    state.novelty.clock = 1e9
+    assert known.holding == constants.LEAST_HOLDING, "some of it is always left"
     without = Tempo(setting(np.full(40, 1 / 40), options={"memory": False}))
-    assert without.known.holding(1000) == 1.0
+    assert without.known.holding == 1.0
 
 
 def test_draws_go_by_data_as_far_as_the_memory_does_not_hold():
@@ -100,11 +106,33 @@ def test_draws_go_by_data_as_far_as_the_memory_does_not_hold():
     least = []
     for age in (0, 300, 10_000):
         state.steps.sampling_prob, state.caution.follows_memory, state.in_flight = None, True, {}
-        novelty.residual[:], novelty.age[:] = 0.2, 10.0
-        plan = policy.plan(context(round_index=age))
+        novelty.residual[:], novelty.age[:], novelty.clock = 0.2, 10.0, float(age)
+        plan = policy.plan(context())
         least.append(40 * state.steps.sampling_prob.min())
-        assert plan.server_factor == pytest.approx(policy.known.holding(age))
+        assert plan.server_factor == pytest.approx(policy.known.holding)
         assert least[-1] >= 1 - (1 - policy.form.floor) * plan.server_factor - 1e-9
     assert least == sorted(least)
     assert least[0] < 0.7
     assert least[-1] > 0.99
+
+
+def test_ages_count_steps_by_their_length():
+    """Where short steps keep the model where it is, directions do not age: otherwise steps would fade for ever."""
+    policy = Tempo(setting(np.full(4, 0.25)))
+    for factor in (1.0, 0.5, 0.01):
+        policy.state.server_factor = factor
+        policy.observe(report_of(RoundPlan(members=[0], weights=[1.0]), 7, 1.0))
+    assert policy.state.novelty.clock == pytest.approx(1.51)
+    assert policy.state.novelty.reported_at[0] == pytest.approx(1.5)
+    assert policy.state.novelty.age[0] == pytest.approx(0.5)
+
+
+def test_what_rounding_adds_to_an_upload_is_nothing_new():
+    novelty = novelty_of(1.0)
+    report = report_of(RoundPlan(members=[0], weights=[1.0]), 0, 1.0)
+    noise = np.zeros((1, 6))
+    noise[0, 2] = 0.5  # of four bits
+    sent = {"update_norm": np.array([3.0]), "step_size": np.array([1.0]), "residual_norm": np.array([2.0])}
+    novelty.observe(replace(report, noise=noise, upload_bits=np.array([4]), **sent), 0.0)
+    assert novelty.state.direction[0] == pytest.approx(9 / 1.5)
+    assert novelty.state.residual[0] == pytest.approx(4 - 0.5 * 6)

@@ -17,6 +17,7 @@ class Report:
     def __init__(self, members, norms, noise, failed=None):
         self.plan = type("Plan", (), {"members": np.array(members)})
         self.update_norm, self.noise = np.array(norms, dtype=float), np.array(noise, dtype=float)
+        self.noise_of_uploads = None  # as if all had come with 32 bits
         self.failed = np.zeros(len(members), dtype=bool) if failed is None else np.array(failed)
 
 
