@@ -44,8 +44,9 @@ class Novelty:
     """Squared norms of residuals Δ/η - y, seen once in a while and guessed in between, and the signal ‖d‖².
 
     With a server memory y of last directions a residual grows with the way of the server since the client last
-    reported: in simulated runs about as AGE + age, age in steps of full length. Without memory y = 0, a residual is the direction itself and does not grow. A
-    client that never reported, or was forgotten since, counts as the mean of first residuals.
+    reported: in simulated runs about as AGE + age, age in steps of full length. Without memory y = 0, a residual is the
+    direction itself and does not grow. A client that never reported, or was forgotten since, counts as the mean of
+    first residuals.
     """
 
     def __init__(self, data_share: Vector, state: NoveltyState, *, grows: bool) -> None:
