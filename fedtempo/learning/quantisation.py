@@ -21,6 +21,7 @@ from fedtempo.theory.bits import BITS, WHOLE
 BLOCK = 256  # numbers that share a scale
 HEADER = 8  # bytes: two that say what this is, bits, one that is 0, and how many numbers
 MAGIC = b"ft"
+LARGEST_SCALE = 1e18  # of an update that somebody may have trained: its squares are finite in single precision
 NORMAL_NUMBERS = 1 << 14  # drawn to find the noise of such
 LEVELS = np.array([2 ** (bits - 1) - 1 for bits in BITS[:-1]], dtype=np.float64)  # L of each size
 
@@ -91,9 +92,9 @@ def unpack(data: bytes, bits: int, numbers: int) -> Parameters:
         raise InputError("an upload", f"begin with the header of {numbers} numbers of {bits} bits", "another")
     blocks = -(-numbers // BLOCK)
     scales = np.frombuffer(data, dtype="<f4", count=blocks, offset=HEADER).astype(np.float32)
-    if not (np.isfinite(scales).all() and (scales >= 0).all()):
+    if not ((scales >= 0) & (scales <= LARGEST_SCALE)).all():
         got = f"{scales.min():g} to {scales.max():g}"
-        raise InputError("the scales of an upload", "be finite, and 0 or above", got)
+        raise InputError("the scales of an upload", f"be from 0 to {LARGEST_SCALE:g}", got)
     levels, largest = np.empty(numbers), float(_largest(bits))
     _unpack(np.frombuffer(data, dtype=np.uint8, offset=HEADER + 4 * blocks), bits, levels)
     if levels.max(initial=0.0) > largest:

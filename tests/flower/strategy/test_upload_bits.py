@@ -115,6 +115,8 @@ def hostile(how):
             data[8:12] = np.frombuffer(np.float32(np.nan).tobytes(), np.uint8)
         elif how == "an absurd scale":
             data[8:12] = np.frombuffer(np.float32(1e30).tobytes(), np.uint8)
+        elif how == "a scale that no other has":
+            data[8:12] = np.frombuffer(np.float32(1e12).tobytes(), np.uint8)
         elif how == "other bits":
             data[2] = 4
         elif how == "garbage":
@@ -139,8 +141,9 @@ def raising(message, context):
 HOSTILE = {
     "too short": "must have",
     "other bits": "begin with the header",
-    "a scale that is no number": "scales of an upload must be finite",
-    "an absurd scale": "an update of norm",
+    "a scale that is no number": "scales of an upload must be from 0 to",
+    "an absurd scale": "scales of an upload must be from 0 to",
+    "a scale that no other has": "an update of norm",
     "garbage": "begin with the header",
     "no bytes": "",
 }
