@@ -114,7 +114,9 @@ class StepPlanner:
         tau, t = self._prices(seconds)
         if not known.upload_noise.chooses:
             return Drawing(minimise_time(importance, t + tau, strength), None)
-        factors = 1 + known.upload_noise.rows * self._whole_over_new()[:, np.newaxis]
+        # Along a memory what is new counts, and rounding adds noise to all that is sent.
+        new = known.novelty.drifted if known.follows_memory else 1.0
+        factors = 1 + known.upload_noise.rows / new
         found = minimise_time_over_bits(
             importance, (t, tau), Sizes(np.array(BITS), known.upload_shares, factors), strength
         )
@@ -130,13 +132,6 @@ class StepPlanner:
             return Seconds(0.0 * seconds.compute, seconds.upload)
         price = update_time(max(places, 1), steps.mean_compute, steps.mean_upload)
         return Seconds(price.compute * seconds.compute, price.upload * seconds.upload)
-
-    def _whole_over_new(self) -> Vector:
-        """Return the squared norm of what clients send, to which rounding adds noise, over that of what is new."""
-        known, sent = self.known, self.known.state.novelty.direction
-        if known.novelty.empty or not known.follows_memory:
-            return np.ones(len(sent))
-        return np.where(sent > 0, sent / known.novelty.squares, 1.0)
 
     def _shares(self, bits: Integers | None) -> Vector | float:
         return 1.0 if bits is None else self.known.upload_shares[np.searchsorted(BITS, bits)]

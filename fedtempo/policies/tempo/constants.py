@@ -11,10 +11,10 @@ import math
 ARRIVALS = 0.8  # updates of a step without momentum, once all data were reported; times 1/(1 - m), rounded up [10]
 ARRIVALS_FOR_UNSEEN_DATA = 2.0  # times as many more while no data were reported yet [10]
 SMALL_COHORT = 4  # updates of a mean at least, where the memory is not followed [12]
-LINK_BUSY = 0.95  # share of the time that as many are in flight for [19]
-MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [19]
+LINK_BUSY = 0.95  # share of the time that as many are in flight for [20]
+MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [20]
 MOST_PLACES = 1000  # in flight, however large the fleet is
-STALE = math.pi / 4  # steps that updates of a mean may be stale: half of where a fixed delay makes steps unstable [19]
+STALE = math.pi / 4  # steps that updates of a mean may be stale: half of where a fixed delay makes steps unstable [20]
 OVERDUE = 2.0  # times the longest computing and the longest uploads that may be in flight: no longer waited for [17]
 MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good [17]
 
@@ -41,6 +41,7 @@ LEAST_HOLDING = 0.01  # of a step along the memory: with less, nobody would lear
 
 # What is new in an update.
 AGE = 20.0  # rounds after which a residual is twice what it was at once: noise comes first [10, 16]
+LEAST_DRIFT = 0.01  # of a direction's squared norm, where rounding seems to be all that was new [20]
 SIGNAL_OF_THE_PAST = 0.9  # share of the past in the running mean of ‖d‖² [10]
 LEAST_SIGNAL = 0.1  # of a step's squared norm, where noise seems to be all of it [10]
 

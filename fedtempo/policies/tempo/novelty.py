@@ -20,6 +20,8 @@ class NoveltyState:
     age: Vector  # of what the server then remembered of it
     reported_in: Integers  # round of that report; NEVER, FORGOTTEN
     reported_at: Vector  # the clock then
+    drift: Vector  # the same, less what rounding had added to what was remembered
+    rounding: Vector  # squared norm of what rounding is expected to have added to the direction reported last
     direction: Vector  # squared norm of the direction that it reported last; 0: none
     previous: Vector  # and of the one before; 0: none
     first_total: float  # sum of the squared norms of first residuals
@@ -32,11 +34,12 @@ class NoveltyState:
     @classmethod
     def at_first(cls, size: int) -> "NoveltyState":
         """Start with no reports."""
-        residual, direction, previous, reported_at = np.zeros((4, size))
+        residual, direction, previous, reported_at, drift, rounding = np.zeros((6, size))
         age, reported_in = np.full(size, constants.AGE), np.full(size, NEVER, dtype=np.int64)
         return cls(
-            residual=residual, age=age, reported_in=reported_in, reported_at=reported_at, direction=direction,
-            previous=previous, first_total=0.0, first_count=0, seen_share=0.0, signal=0.0, clock=0.0, news=False,
+            residual=residual, age=age, reported_in=reported_in, reported_at=reported_at, drift=drift,
+            rounding=rounding, direction=direction, previous=previous, first_total=0.0, first_count=0, seen_share=0.0,
+            signal=0.0, clock=0.0, news=False,
         )  # fmt: skip
 
 
@@ -94,6 +97,16 @@ class Novelty:
         return float(share @ self.squares) / whole if whole else 0.0
 
     @property
+    def drifted(self) -> float:
+        """How much of what clients reported last was due to their data alone, as a share; 1 where nobody knows.
+
+        The surprise, but for what rounding had added to what was remembered: more bits would have made that less.
+        """
+        share = self._share_reported_twice()
+        whole = float(share @ self.state.direction)
+        return max(float(share @ self.state.drift) / whole, constants.LEAST_DRIFT) if whole else 1.0
+
+    @property
     def agreement(self) -> float:
         """The cosine between what clients reported last and before, by data and by norms; below 0, they turned back."""
         state, share = self.state, self._share_reported_twice()
@@ -139,6 +152,8 @@ class Novelty:
         state.seen_share += float(self.share[members[state.reported_in[members] == NEVER]].sum())
         state.age[members] = np.where(first, constants.AGE, state.clock - state.reported_at[members])
         state.reported_at[members] = state.clock
+        state.drift[members] = np.maximum(squares - np.where(first, 0.0, state.rounding[members]), 0.0)
+        state.rounding[members] = rounding * direction
         state.residual[members], state.reported_in[members] = squares, report.round_index
         state.previous[members] = state.direction[members]
         state.direction[members] = direction

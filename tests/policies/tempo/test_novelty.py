@@ -136,3 +136,7 @@ def test_what_rounding_adds_to_an_upload_is_nothing_new():
     novelty.observe(replace(report, noise=noise, upload_bits=np.array([4]), **sent), 0.0)
     assert novelty.state.direction[0] == pytest.approx(9 / 1.5)
     assert novelty.state.residual[0] == pytest.approx(4 - 0.5 * 6)
+    assert novelty.drifted == 1.0, "nobody reported twice"
+    novelty.observe(replace(report, **sent | {"residual_norm": np.array([2.1])}), 0.0)
+    assert novelty.state.residual[0] == pytest.approx(2.1**2), "what was remembered is off by its rounding too"
+    assert novelty.drifted == pytest.approx((2.1**2 - 3) / 9), "but more bits would make that less"

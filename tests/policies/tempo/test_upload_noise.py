@@ -64,7 +64,7 @@ def test_along_a_memory_more_bits_are_sent_since_rounding_adds_to_all_that_is_se
     novelty.seen_share, novelty.first_count = 1.0, 20
     bits = []
     for new in (1.0, 0.1, 1e-3):
-        novelty.residual[:], novelty.signal, policy.state.in_flight = new, new, {}
+        novelty.residual[:], novelty.drift[:], novelty.signal, policy.state.in_flight = new, new, new, {}
         policy.state.steps.sampling_prob, policy.state.caution.follows_memory = None, True
         bits.append(policy.plan(context()).upload_bits.mean())
     assert bits == sorted(bits)
