@@ -53,6 +53,7 @@ CHANNELS = {
     "uneven": Uneven(),
     "quick": StaticChannel(COMPUTE / 1e3, UPLOAD),
     "slow": StaticChannel(4 * COMPUTE, UPLOAD / 1e3),
+    "waiting": StaticChannel(COMPUTE / 5, UPLOAD),
     "static": StaticChannel(COMPUTE, UPLOAD),
     "fading": FADING,
     "unknown": UnknownTimes(FADING),
@@ -150,6 +151,8 @@ SETTINGS = {
     "to other targets": {"stop": {"max_rounds": ROUNDS, "target_loss": 0.1, "target_accuracy": 0.12}},
     "diverging": {"diverges": True},
     "overflowing": {"overflows": True, "training": {"evaluate_every": 4}},
+    "large, bits": {"large": True, "unreliable": True, "channel": "slow", "training": {"upload_bits": "auto"}},
+    "large, waiting": {"large": True, "channel": "waiting"},
     "quick": {"large": True, "channel": "quick"},
     "slow": {"large": True, "channel": "slow"},
 }

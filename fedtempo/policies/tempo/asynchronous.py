@@ -37,7 +37,6 @@ class StepPlanner:
         start, weights = self._start(context)
         state.in_flight |= dict.fromkeys(start.tolist(), context.time)
         bits = state.steps.upload_bits
-        state.server_factor = state.steps.holding
         return BufferedPlan(
             start=start,
             weights=weights,
@@ -46,7 +45,7 @@ class StepPlanner:
             local_steps=known.local_steps(context),
             upload_bits=None if bits is None else bits[start],
             step_factor=state.caution.step_factor,
-            server_factor=state.server_factor,
+            server_factor=state.steps.holding,
             follow_memory=known.follows_memory,
             forget=forget,
             note=known.note(context),

@@ -28,7 +28,7 @@ class StepsState:
     sampling_prob: Vector | None = None  # q, as it was last solved for
     upload_bits: Integers | None = None  # of each client, with it; None: the engine's
     steps_with_it: int = 0
-    holding: float = 1.0  # how far the memory held when q was solved for
+    holding: float = 1.0  # how far the memory held when q was solved for: factor of the server's step
     arrivals: int = 1  # K of the last step
     to_fill: int = 1  # clients in flight that keep the link busy
     mean_compute: float = 0.0  # seconds, of an update
@@ -62,7 +62,6 @@ class TempoState:
     upload_noise: UploadNoiseState
     in_flight: dict[int, float]  # clients, and when they started, seconds
     expected_noise: float  # squared norm of the sampling noise in the next step
-    server_factor: float = 1.0  # of the step that is taken next
 
     @classmethod
     def at_first(cls, fleet: Fleet, form: Form, upload_noise: Vector) -> "TempoState":
@@ -125,7 +124,7 @@ class Knowledge:
         self.departures.observe(report)
         self.times.observe(report)
         self.novelty.observe(report, self.state.expected_noise)
-        self.state.novelty.clock += self.state.server_factor
+        self.state.novelty.clock += self.state.steps.holding
         self.upload_noise.observe(report)
         if self.form.choose_local_steps:
             self.paths.observe(report, self.fleet.total_bandwidth)

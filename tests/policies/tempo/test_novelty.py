@@ -120,7 +120,7 @@ def test_ages_count_steps_by_their_length():
     """Where short steps keep the model where it is, directions do not age: otherwise steps would fade for ever."""
     policy = Tempo(setting(np.full(4, 0.25)))
     for factor in (1.0, 0.5, 0.01):
-        policy.state.server_factor = factor
+        policy.state.steps.holding = factor
         policy.observe(report_of(RoundPlan(members=[0], weights=[1.0]), 7, 1.0))
     assert policy.state.novelty.clock == pytest.approx(1.51)
     assert policy.state.novelty.reported_at[0] == pytest.approx(1.5)
