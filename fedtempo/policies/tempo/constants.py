@@ -13,7 +13,7 @@ ARRIVALS_FOR_UNSEEN_DATA = 2.0  # times as many more while no data were reported
 SMALL_COHORT = 4  # updates of a mean at least, where the memory is not followed [12]
 LINK_BUSY = 0.95  # share of the time that as many are in flight for [20]
 MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [20]
-MOST_PLACES = 1000  # in flight, however large the fleet is
+MOST_PLACES = 1000  # in flight, however large the fleet is: mean value analysis goes through all of them
 STALE = math.pi / 4  # steps that updates of a mean may be stale: half of where a fixed delay makes steps unstable [20]
 OVERDUE = 2.0  # times the longest computing and the longest uploads that may be in flight: no longer waited for [17]
 MISSED_BY_THE_GONE = 3.0  # draws, or failures in a row, after which a client may have left for good [17]
@@ -37,10 +37,10 @@ DOUBT = 0.5  # less than that for each unit of doubt [12, 16]
 SHORTEN = 0.3  # log of the step's factor, for each step and unit of agreement below 0 [13]
 LENGTHEN = 0.1  # the same above 0, times 1 - m [13]
 SHORTEST = 0.1  # of the engine's step size [13]
-LEAST_HOLDING = 0.01  # of a step along the memory: with less, nobody would learn any more that it holds again
+LEAST_HOLDING = 0.01  # of a step along the memory: with less, nobody would learn that it holds again [21]
 
 # What is new in an update.
-AGE = 20.0  # rounds after which a residual is twice what it was at once: noise comes first [10, 16]
+AGE = 20.0  # steps of full length after which a residual is twice what it was at once: noise comes first [10, 16]
 LEAST_DRIFT = 0.01  # of a direction's squared norm, where rounding seems to be all that was new [20]
 SIGNAL_OF_THE_PAST = 0.9  # share of the past in the running mean of ‖d‖² [10]
 LEAST_SIGNAL = 0.1  # of a step's squared norm, where noise seems to be all of it [10]

@@ -13,6 +13,13 @@ networks whose directions turn within a few steps, a step is the mean of a cohor
 their sum. And it takes steps that are not too long: where clients' directions turn back on those before, step sizes
 fall below the engine's until they do not.
 
+How many are in flight follows from a closed queueing network (theory/closed_network.py): as many as keep the link busy,
+and where a step is a mean, no more than keep its updates from being stale by more than about a step. With upload_bits
+"auto" each client has its own size of uploads, by the same optimum (theory/bits.py, upload_noise.py).
+
+In a large fleet most of the memory is old. Steps along it, and the trust in residuals, are as large as it is forecast
+to hold (knowledge.py).
+
 How many updates a step takes: one, more while part of the data was never reported, and 1/(1 - m) times as many with
 server momentum m, which makes steps so many times longer. With more, each step would be less noisy, but the link would
 carry no more updates in the same time.
