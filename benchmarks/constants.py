@@ -25,7 +25,8 @@ from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.experiments.ranking.setup_grids import GRIDS
 from fedtempo.experiments.running.runner import ready, simulation_of
-from fedtempo.experiments.settings.config_file import load_experiment
+from fedtempo.experiments.settings.config import DEFAULT_PRESET
+from fedtempo.experiments.settings.config_file import has_preset, load_experiment
 from fedtempo.policies.tempo import constants
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -33,16 +34,20 @@ BETWEEN_SEEDS = 10_000  # of one draw and the next
 
 
 def outcome(
-    setup: str, policy: str, variant: str, draw: int, seed: int, training: dict, limit: float
+    setup: str, policy: str, variant: str, draw: int, seed: int, training: dict, limit: float, growth: float = 0.0
 ) -> tuple[float, int, float]:
-    """Return the time to the target, or infinity, how many updates arrived, and the time that this took."""
+    """Return the time to the target, or infinity, how many updates arrived, and the time that this took.
+
+    All time counts, that of a pilot which finds a step size too. ``growth`` is the time between two looks at the loss.
+    """
     training = training | settings_in(variant)
     over = {
         "data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw},
-        "policy": {policy: {"training": training}}, "training": {"evaluate_growth": GRIDS[setup].looks_apart},
+        "policy": {policy: {"training": training}}, "training": {"evaluate_growth": growth or GRIDS[setup].looks_apart},
         "stop": {"max_time": limit},
     }  # fmt: skip
-    experiment = load_experiment(CONFIGS / f"{setup}.toml", "best", over=over)
+    path = CONFIGS / f"{setup}.toml"
+    experiment = load_experiment(path, "best" if has_preset(path, "best") else DEFAULT_PRESET, over=over)
     with ready(experiment), changed(variant), suppress(DivergedError):
         simulation = simulation_of(experiment, policy, seed)
         updates = 0
@@ -50,8 +55,9 @@ def outcome(
             updates += len(record.members)
             if simulation.state.time_to_loss is not None:
                 break
-    reached = simulation.state.time_to_loss
-    return np.inf if reached is None else reached, updates, simulation.state.time
+    state = simulation.state
+    reached = np.inf if state.time_to_loss is None else state.time_to_loss + state.pilot_time
+    return reached, updates, state.time
 
 
 def named_in(variant: str) -> dict[str, object]:

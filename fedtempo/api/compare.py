@@ -91,7 +91,7 @@ def compare(
       out, in terminals and notebooks.
     - ``training``: settings such as ``cohort_size`` and ``step_size``, as for ``simulate``.
     """
-    check_training_names("compare", training, complete=isinstance(problem, Problem))
+    check_training_names("compare", training)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}
     ends |= {"max_time": time_limit, "max_rounds": max_rounds}
     experiment, names = asked_for(problem, policies, preset, training, ends)

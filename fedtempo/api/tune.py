@@ -106,7 +106,7 @@ def check_choices(
     where: str, problem: object, training: Mapping[str, object], choices: Mapping[str, Sequence[float]]
 ) -> None:
     """Refuse settings that there are not, and such as are tried."""
-    check_training_names(where, {**training, **choices}, complete=isinstance(problem, Problem))
+    check_training_names(where, {**training, **choices})
     for name in training:
         if name in choices:
             raise InputError(name=name, rule=f"not be given beside {name}s, which are tried", got="both")

@@ -62,6 +62,10 @@ class Round(Protocol):
 
     conditions: Conditions
 
+    @property
+    def seconds_asked(self) -> float:
+        """What probes took so far."""
+
     def ask(self, probe: Probe) -> Vector:
         """Answer a probe, NaN for who does not; what it takes counts towards the round."""
 

@@ -10,10 +10,11 @@ import numpy as np
 from fedtempo.checks import InputError, Vector
 from fedtempo.engine.clients import Clients, Outcome, Round, Start
 from fedtempo.engine.plan_rules import check_plan, check_probe
-from fedtempo.engine.records import End, RoundRecord, Summary, round_record
+from fedtempo.engine.records import End, RoundRecord, Summary, pilot_record, round_record
 from fedtempo.engine.server_step import aggregator_of, note_sent, path_lengths, step_factor, to_aggregate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.engine.slow_clients import mean_loss, slowest
+from fedtempo.engine.step_size import FEWEST_STEPS, choose_step_size, quickest
 from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import blended
@@ -52,6 +53,7 @@ class LoopState:
     last: Evaluation | None = None
     time_to_loss: float | None = None  # seconds of training to each target
     time_to_accuracy: float | None = None
+    step_size: float | None = None  # η₀ that was found; None: not yet, or it is a setting
     direction: Parameters | None = None  # the server's last, for each local step; None: clients do not follow it
     sent: Rows = field(default_factory=Rows)  # the models from which those in flight started whose models are mixed in
 
@@ -109,6 +111,8 @@ class Loop:
     def rounds(self) -> Iterator[RoundRecord]:
         """Run to the end; yield the record of each round."""
         self._begin()
+        if self.ended is None and self.training.step_size == "auto" and self.state.step_size is None:
+            yield self._try_step_sizes()
         while self.ended is None:
             record = self._round()
             self.ended = self._end()
@@ -185,9 +189,32 @@ class Loop:
         self.sizes.observe(report)
         return round_record(self.state.time, report, done.step_size)
 
-    def _start(self) -> Start:
+    def _try_step_sizes(self) -> RoundRecord:
+        """Let some clients find η₀, and let the time pass that this takes: a pilot, after which w₀ is as it was."""
+        state, steps = self.state, max(self.training.local_steps, FEWEST_STEPS)
+        begun = self.clients.begin(self._start(0.0))
+        now = begun.conditions
+        available = np.arange(len(self.fleet)) if now.available is None else np.flatnonzero(now.available)
+        clients = quickest(self.fleet.compute_time if now.compute_time is None else now.compute_time, available)
+
+        def path_losses(step_size: float) -> Vector:
+            return begun.ask(Probe(clients=clients, ask="path_loss", step_size=step_size, local_steps=steps))
+
+        state.step_size = choose_step_size(path_losses)
+        seconds = begun.seconds_asked
+        state.time += seconds
+        state.rounds_done += 1
+        state.pilot_rounds += 1
+        state.pilot_time += seconds
+        return pilot_record("step-size", state.time, seconds, {"step_size": state.step_size, "asked": clients.tolist()})
+
+    def _step_size(self) -> float:
+        """Return η of this round."""
+        return self.training.step_size_of(self.state.round_index, self.state.step_size)
+
+    def _start(self, step_size: float | None = None) -> Start:
         state = self.state
-        step_size = self.training.step_size_of(state.round_index)
+        step_size = self._step_size() if step_size is None else step_size
         return Start(
             model=self.aggregator.ahead(state.model, step_size) if self.policy.server_lookahead else state.model,
             buffers=state.buffers,
@@ -230,7 +257,7 @@ class Loop:
         return RoundContext(
             round_index=state.round_index,
             time=state.time,
-            step_size=self.training.step_size_of(state.round_index),
+            step_size=self._step_size(),
             local_steps=self.training.local_steps,
             rng=rng,
             available=now.available,
@@ -250,7 +277,7 @@ class Loop:
         plan, result, answered = done.plan, done.result, ~done.failed
         if chosen.forget is not None:
             self.aggregator.forget(chosen.forget)
-        step_size = chosen.step_factor * self.training.step_size_of(self.state.round_index)
+        step_size = chosen.step_factor * self._step_size()
         updates, then = to_aggregate(self.state.sent, done, self.state.model, step_size)
         step = self.aggregator.apply(
             self.state.model,

@@ -313,6 +313,17 @@ def round_record(time: float, report: RoundReport, step_size: Vector) -> RoundRe
     )
 
 
+def pilot_record(phase: str, time: float, seconds: float, note: dict[str, Any]) -> RoundRecord:
+    """Return the record of a pilot in which nobody sent an update."""
+    nobody: list[Any] = []
+    return RoundRecord(
+        round=0, phase=phase, time=time, round_time=seconds, loss=None, accuracy=None, members=nobody, counts=nobody,
+        weights=nobody, step_size=nobody, local_steps=nobody, compute_time=nobody, upload_time=nobody,
+        largest_gradient_norm=nobody, mean_gradient_norm=nobody, update_norm=nobody, mean_loss=nobody, failed=nobody,
+        aggregate_norm=0.0, note=note,
+    )  # fmt: skip
+
+
 def _known(numbers: Vector) -> list[float | None]:
     """Return numbers as records hold them, None for NaN."""
     plain = numbers.tolist()

@@ -35,8 +35,8 @@ class TrainingSettings:
     cohort_size: int  # K
     local_steps: int = 50  # E
     batch_size: int = 24
-    step_size: float = 0.1  # η₀
-    schedule: Schedule = "inverse"  # η₀/(1+r), or constant
+    step_size: float | Literal["auto"] = 0.1  # η₀; auto: found at the start of the run (engine/step_size.py)
+    schedule: Schedule | None = None  # η₀/(1+r), or constant; None: inverse, as in the paper, constant where η₀ is auto
     weight_decay: float = 0.0  # λ: training minimises F + λ/2 ‖w‖²; losses are those of F alone
     server_momentum: float = 0.0
     server_memory: bool = False  # control variates: the last update of each client
@@ -61,7 +61,10 @@ class TrainingSettings:
         """Check each setting."""
         for name in ("cohort_size", "local_steps", "batch_size", "evaluate_every"):
             check_count(name, getattr(self, name))
-        check_positive("step_size", self.step_size)
+        if self.step_size != "auto":
+            check_positive("step_size", self.step_size)
+        if self.schedule is None:
+            object.__setattr__(self, "schedule", "constant" if self.step_size == "auto" else "inverse")
         for name in ("weight_decay", "evaluate_growth", "clip_norm", "proximal", "server_step_size"):
             check_nonnegative(name, getattr(self, name))
         if check_fraction("server_momentum", self.server_momentum) == 1:
@@ -77,7 +80,7 @@ class TrainingSettings:
         check_upload_bits("upload_bits", self.upload_bits)
         self._check_feedback()
         check_choice("server_optimiser", self.server_optimiser, SERVER_OPTIMISERS)
-        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("schedule", str(self.schedule), SCHEDULES)
         check_choice("local_schedule", self.local_schedule, LOCAL_SCHEDULES)
         check_choice("link", self.link, LINK_MODES)
         check_choice("duplicates", self.duplicates, DUPLICATES)
@@ -95,9 +98,12 @@ class TrainingSettings:
             remedy = "set upload_top, or upload_bits below 32"
             raise InputError("error_feedback", "have an error to feed back", "uploads that are whole", remedy)
 
-    def step_size_of(self, round_index: int) -> float:
-        """Return η of a round."""
-        return self.step_size / (1 + round_index) if self.schedule == "inverse" else self.step_size
+    def step_size_of(self, round_index: int, found: float | None = None) -> float:
+        """Return η of a round; ``found``: η₀ where the settings leave it to the run."""
+        first = found if self.step_size == "auto" else self.step_size
+        if first is None:
+            raise ValueError("a step size of auto is found before the first round")
+        return first / (1 + round_index) if self.schedule == "inverse" else first
 
     def looks_after(self, rounds: int, start: float, end: float) -> bool:
         """Return whether the loss is evaluated after so many rounds, of which the last went from start to end."""
@@ -110,17 +116,17 @@ class TrainingSettings:
         return math.log(time) / math.log1p(self.evaluate_growth)
 
 
-def check_training_names(where: str, given: Iterable[str], *, complete: bool = True) -> None:
+def check_training_names(where: str, given: Iterable[str], *, with_cohort: bool = False) -> None:
     """Refuse names that are no settings of training, in words that help more than Python's own.
 
-    ``complete``: whether they are all that there is; a file may have others.
+    ``with_cohort``: whether the cohort size must be among them.
     """
     names, known = list(given), [field.name for field in fields(TrainingSettings)]
     for name in names:
         if name not in known:
             remedy = near_miss(name, known, otherwise="of training there are {}")
             raise InputError(name=f"settings of {where}", rule="be known", got=repr(name), remedy=remedy)
-    if complete and "cohort_size" not in names:
+    if with_cohort and "cohort_size" not in names:
         raise InputError(
             name="cohort_size", rule="be given", got="nothing", remedy="it is the number of clients drawn in each round"
         )

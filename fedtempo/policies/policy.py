@@ -1,5 +1,6 @@
 """The seam between policies and engines: what a policy knows, what it decides, what it learns of the outcome."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -59,16 +60,25 @@ class Probe:
     """A question to some clients before the round is planned; the engine charges the time that it takes.
 
     ``loss``: each evaluates F_i of the current model. ``update_norm``: each runs its local steps and reports ‖Δ_i‖;
-    those planned afterwards need not compute again.
+    those planned afterwards need not compute again. ``path_loss``: each runs local steps of ``step_size`` and reports
+    the mean loss on the way, ∞ where it left the numbers; nothing of it is kept.
     """
 
     clients: Integers  # distinct
-    ask: Literal["loss", "update_norm"]
+    ask: Literal["loss", "update_norm", "path_loss"]
+    step_size: float | None = None  # of a path_loss alone
+    local_steps: int | None = None  # likewise; None: the engine's E
 
     def __post_init__(self) -> None:
         """Check what the engine relies on."""
         object.__setattr__(self, "clients", _distinct("clients", self.clients))
-        check_choice("ask", self.ask, ("loss", "update_norm"))
+        check_choice("ask", self.ask, ("loss", "update_norm", "path_loss"))
+        if self.ask == "path_loss":
+            check_positive("step_size", math.nan if self.step_size is None else self.step_size)
+        elif self.step_size is not None or self.local_steps is not None:
+            raise InputError("step_size and local_steps", "be those of a path_loss", f"a probe of {self.ask}")
+        if self.local_steps is not None:
+            check_count("local_steps", self.local_steps)
         if not self.clients.size:
             raise InputError(name="clients", rule="name whom the probe asks", got="nobody")
 

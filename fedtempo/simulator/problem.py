@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedtempo.checks import InputError, MissingDependencyError, Vector
+from fedtempo.checks import InputError, Integers, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
+from fedtempo.engine.step_size import FEWEST_STEPS, choose_step_size, quickest
 from fedtempo.fingerprint import array_digest, described, name_of
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
-from fedtempo.learning.trainer import NO_BUFFERS, Buffers, Parameters, Trainer, buffered
+from fedtempo.learning.trainer import NO_BUFFERS, Buffers, LocalResult, Parameters, Trainer, buffered
 from fedtempo.own_code import load_reference
 from fedtempo.randomness import stream
 from fedtempo.simulator.channel import Channel, StaticChannel
@@ -162,16 +163,22 @@ class Problem:
 
     def first_gradient_bounds(self, training: TrainingSettings, seed: int) -> Vector:
         """Return the largest gradient norm of each client in its first local run from w₀: what an oracle knows."""
-        clients, step_size = np.arange(self.data.num_clients), training.step_size_of(0)
         first = self.initial_model(seed), self.initial_buffers(seed)
-        start = Start(model=first[0], buffers=first[1], round_index=0, rounds_done=0, time=0.0, step_size=step_size)
-        work = Work(
-            clients=clients,
-            local_steps=np.full_like(clients, training.local_steps),
-            step_size=np.full(len(clients), step_size),
-        )
+        start = Start(model=first[0], buffers=first[1], round_index=0, rounds_done=0, time=0.0, step_size=0.0)
         workers = LocalWorkers(self.trainer, self.batches(training, seed), training)
-        return workers.train(work, start).largest_gradient_norm
+        everyone = np.arange(self.data.num_clients)
+
+        def paths(clients: Integers, step_size: float, steps: int) -> LocalResult:
+            sizes = np.full(len(clients), step_size)
+            return workers.train(
+                Work(clients=clients, local_steps=np.full_like(clients, steps), step_size=sizes), start
+            )
+
+        step_size = None
+        if training.step_size == "auto":
+            some, steps = quickest(self.fleet.compute_time, everyone), max(training.local_steps, FEWEST_STEPS)
+            step_size = choose_step_size(lambda size: paths(some, size, steps).mean_loss)
+        return paths(everyone, training.step_size_of(0, step_size), training.local_steps).largest_gradient_norm
 
 
 def _check_data(data: object) -> None:

@@ -94,13 +94,23 @@ class SimulatedRound:
             upload_time=now.upload_time if now.known else None,
         )
 
+    @property
+    def seconds_asked(self) -> float:
+        """What probes took so far."""
+        return self.probed.seconds
+
     def ask(self, probe: Probe) -> Vector:
         """Return the answers, and note what they took."""
         clients, probed = probe.clients, self.probed
-        if probe.ask == "loss":
+        if probe.ask == "path_loss":
+            steps = _each(clients, self.training.local_steps, probe.local_steps).astype(np.int64)
+            work = steps.astype(np.float64)
+            losses = self._train(clients, steps, _each(clients, 0.0, probe.step_size), None).mean_loss
+            answers: Vector = np.where(np.isfinite(losses), losses, np.inf)  # who diverged has answered
+        elif probe.ask == "loss":
             # One pass over the local data counts as so many batches, at the speed of training.
             answers = self.workers.losses(clients, self.start)
-            work: Vector = self.clients.samples[clients] / self.training.batch_size
+            work = self.clients.samples[clients] / self.training.batch_size
         else:
             steps = _each(clients, self.training.local_steps).astype(np.int64)
             probed.computed, work = clients, steps.astype(np.float64)

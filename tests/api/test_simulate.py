@@ -90,8 +90,6 @@ def test_bad_arguments_of_simulate_get_one_sentence(data, times):
     ):
         with pytest.raises(InputError, match=said):
             run(data, times, **more)
-    with pytest.raises(InputError, match="cohort_size must be given"):
-        simulate(data, **times, max_rounds=1)
     with pytest.raises(InputError, match="FederatedData"):
         simulate((1, 2), **times, max_rounds=1, cohort_size=2)
     with pytest.raises(InputError, match="compute_time and upload_time"):

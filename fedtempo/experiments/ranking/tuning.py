@@ -37,7 +37,7 @@ class Tuning:
         everything = [run for trial in self.trials for run in trial.runs]
         columns: dict[str | Column, Sequence[str | Cell]] = {
             "policy": [trial.policy for trial in self.trials],
-            "step size": [number_cell(trial.candidate.training.step_size, "g") for trial in self.trials],
+            "step size": [number_cell(trial.candidate.training.step_size_of(0), "g") for trial in self.trials],
             "K": [number_cell(trial.candidate.training.cohort_size, "d") for trial in self.trials],
             f"seconds to {self.target}, with pilots": [
                 cells.seconds(trial.times(self.target, everything)) for trial in self.trials

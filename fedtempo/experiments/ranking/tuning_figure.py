@@ -22,7 +22,7 @@ def tuning_figure(tuning: Tuning) -> "Figure":
     everything = [run for trial in tuning.trials for run in trial.runs]
     for label, trials in _lines(tuning).items():
         times = [trial.times(tuning.target, everything) for trial in trials]
-        sizes, style = [trial.candidate.training.step_size for trial in trials], look[trials[0].policy]
+        sizes, style = [trial.candidate.training.step_size_of(0) for trial in trials], look[trials[0].policy]
         axes.plot(sizes, [one.mean for one in times], color=style.colour, linewidth=1.2, label=label)
         for trial, size, one in zip(trials, sizes, times, strict=True):
             best = tuning.best[trial.policy] is trial
@@ -33,7 +33,8 @@ def tuning_figure(tuning: Tuning) -> "Figure":
     axes.set(xscale="log", yscale="log", xlabel="step size", ylabel=f"simulated seconds to {tuning.target}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(
-        tried := sorted({trial.candidate.training.step_size for trial in tuning.trials}), [f"{x:g}" for x in tried]
+        tried := sorted({trial.candidate.training.step_size_of(0) for trial in tuning.trials}),
+        [f"{x:g}" for x in tried],
     )
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
@@ -48,7 +49,7 @@ def _lines(tuning: Tuning) -> dict[str, list[Trial]]:
     """Return the trials of each line in order of their step sizes."""
     sizes = {trial.candidate.training.cohort_size for trial in tuning.trials}
     found: dict[str, list[Trial]] = {}
-    for trial in sorted(tuning.trials, key=lambda trial: trial.candidate.training.step_size):
+    for trial in sorted(tuning.trials, key=lambda trial: trial.candidate.training.step_size_of(0)):
         size = f", K = {trial.candidate.training.cohort_size}" if len(sizes) > 1 else ""
         found.setdefault(f"{trial.policy}{size}", []).append(trial)
     return found

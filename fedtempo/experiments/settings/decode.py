@@ -118,7 +118,7 @@ def _words(kind: object) -> str:
     if get_origin(kind) is Annotated:
         return str(inside[1].description)
     if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, inside))}"
+        return f"one of {', '.join(map(str, inside))}" if len(inside) > 1 else str(inside[0])
     if get_origin(kind) is tuple:
         return "a list" if inside[-1] is ... else f"a list of {len(inside)}"
     if get_origin(kind) in (Union, types.UnionType):

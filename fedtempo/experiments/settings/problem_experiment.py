@@ -10,6 +10,11 @@ from fedtempo.fingerprint import name_of
 from fedtempo.simulator.problem import Problem
 
 SECTIONS = ("training", "stop", "policy")  # of its table that can be set
+# Of training, where no cohort size is named; `fedtempo init` writes the same. Whoever names one has the paper's.
+OUT_OF_THE_BOX: dict[str, object] = {
+    "cohort_size": 5, "step_size": "auto", "schedule": "constant", "upload_bits": "auto",
+    "link": "shared", "duplicates": "physical", "evaluate_growth": 0.05,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -24,7 +29,9 @@ def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExpe
     for section in settings:
         if section not in SECTIONS:
             raise InputError(section, "be a setting of a run", repr(section), near_miss(section, SECTIONS))
-    training = decode(TrainingSettings, settings.get("training", {}), "training")
+    asked = checked_table("training", settings.get("training", {}))
+    usual = {} if "cohort_size" in asked else OUT_OF_THE_BOX
+    training = decode(TrainingSettings, usual | dict(asked), "training")
     stop = decode(StopSettings, settings.get("stop", {}), "stop")
     own = checked_table("policy", settings.get("policy", {}))
     policy = {name: checked_table(f"policy.{name}", options) for name, options in own.items()}

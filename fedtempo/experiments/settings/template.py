@@ -34,15 +34,15 @@ kind = "static" # or "fading", or "traces" with files that hold rates
 # times_known = false # policies do not know the times of a round before it, only nominal and measured ones
 
 [training]
-cohort_size = 10 # clients drawn a round
+cohort_size = 5 # clients drawn a round
 local_steps = 50
 batch_size = 24
-step_size = 0.005
+step_size = "auto" # found at the start by a few quick clients, which takes a second or two; or a number, such as 0.005
 schedule = "constant" # or "inverse": step_size/(1 + round), which favours policies with long rounds
 upload_bits = "auto" # of a number in an upload; 32: as it is. docs/levers.md has what else can be set
 link = "shared" # "paper": all finish together; "equal": equal shares; "shared": whoever is ready
 duplicates = "physical" # a client drawn twice uploads once; "paper" counts it twice
-evaluate_growth = 0.01 # the loss is looked at whenever the time has grown by this share, however long rounds are
+evaluate_growth = 0.05 # the loss is looked at whenever the time has grown by this share, however long rounds are
 # evaluate_every = 1 # instead: rounds
 # weight_decay = 0.0
 # clip_norm = 1.0 # the longest gradient that a local step follows

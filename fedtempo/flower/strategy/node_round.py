@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedtempo.checks import Integers, Vector
+from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.clients import Conditions, Outcome, Start
 from fedtempo.engine.upload_sizes import bits_of, relative_sizes
 from fedtempo.flower.strategy.assignment import ClientReport, assign, upload_bits_of
@@ -46,9 +46,16 @@ class NodeRound:
         self.dispatch, self.fleet, self.training = clients.dispatch, clients.fleet, clients.training
         self._kept: dict[int, dict[str, float]] = {}  # what clients measured that keep an update until it is fetched
 
+    @property
+    def seconds_asked(self) -> float:
+        """What probes took so far."""
+        return time.monotonic() - self.clock.began
+
     def ask(self, probe: Probe) -> Vector:
         """Ask for losses, or for the norms of updates that clients keep; NaN for who does not answer."""
         start, seconds = self.start, PROBE_SHARE * self.clients.deadline
+        if probe.ask == "path_loss":
+            raise InputError("a probe", "ask for losses or update norms on Flower", "path_loss")
         if probe.ask == "loss":
             return self.dispatch.losses(probe.clients, start, seconds)
         assignments = assign(

@@ -47,6 +47,8 @@ class StrategySettings:
         for name in IN_THE_SIMULATOR:
             if value := getattr(self.training, name):
                 raise InputError(name, "be left out on Flower", repr(value), "only simulated clients know it")
+        if self.training.step_size == "auto":
+            raise InputError("step_size", "be a number on Flower", "auto", "only simulated clients try step sizes")
         check_count("min_available_nodes", self.min_available_nodes)
         check_choice("clock", self.clock, get_args(Clock))
         check_choice("evaluate", self.evaluated_by, get_args(Evaluator))

@@ -38,7 +38,7 @@ from fedtempo.policies.registry import PolicyLike
 
 DEFAULT_DEADLINE = 600.0  # s
 REAL_TRAINING = {"duplicates": "physical"}  # nobody uploads the same thing twice
-USUAL_TRAINING = {"schedule": "constant", "link": "shared", **REAL_TRAINING}
+USUAL_TRAINING: dict[str, Any] = {"schedule": "constant", "link": "shared", **REAL_TRAINING}
 
 
 class TempoStrategy(Strategy):
@@ -87,7 +87,7 @@ class TempoStrategy(Strategy):
         **training: Any,  # noqa: ANN401
     ) -> None:
         """Check the settings; nodes are looked for at the start."""
-        check_training_names("TempoStrategy", training)
+        check_training_names("TempoStrategy", training, with_cohort=True)
         check_header(header)
         ends = {"target_loss": target_loss, "target_accuracy": target_accuracy, "max_time": max_time}
         self.settings = StrategySettings(

@@ -86,7 +86,7 @@ def test_an_unknown_key_is_named(config, capsys):
     for text, said in (
         ("trainng.step_size=1", "trainng must be a known setting, got 'trainng'; did you mean 'training'?"),
         ("training.step_sze=1", "training.step_sze must be a known setting, got 'step_sze'; did you mean 'step_size'?"),
-        ("training.step_size=big", "training.step_size must be a number, got 'big'"),
+        ("training.step_size=big", "training.step_size must be a number or auto, got 'big'"),
         ("policy.unifrm.floor=1", "policy.unifrm must be a known policy, got 'unifrm'; did you mean 'uniform'?"),
         ("training.step_size.a=1", "training.step_size must be a table"),
         ("training=3", "training must be a table, got 3"),

@@ -1,0 +1,112 @@
+"""Tempo with nothing set by anybody, against others at settings that were tuned for them: seconds to the target.
+
+    python benchmarks/out_of_the_box.py --setups setup1,setup2,setup3,fashion,cifar10,shakespeare
+
+Tempo has the settings of a call that names none (problem_experiment.py): a step size that the run finds, and bits by
+the optimum. Weighted sampling and FedBuff have what configs/ found best for them, plain and with ``upload_bits`` auto;
+tempo stands there with a tuned step size too. All policies have the same draws of data, times and training, which no
+setting was chosen on. All time counts. Writes benchmarks/out_of_the_box.md: geometric means, in which runs that missed
+the target enter at the limit, their ratio to tempo's with a 95 % interval over draws, and every draw.
+"""
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from constants import outcome
+from joblib import Parallel, delayed
+from scipy.stats import t as student
+
+from fedtempo.checks import Vector
+from fedtempo.experiments.settings.problem_experiment import OUT_OF_THE_BOX
+from fedtempo.files import whole_file
+
+REPORT = Path(__file__).with_suffix(".md")
+FIRST_DRAW = 3000
+NOTHING_SET = ";".join(f"{name}={value}" for name, value in OUT_OF_THE_BOX.items() if name != "evaluate_growth")
+FORMS = {
+    "tempo, nothing set": ("tempo", NOTHING_SET),
+    "tempo, nothing set, 32 bits": ("tempo", f"{NOTHING_SET};upload_bits=32"),
+    "tempo, tuned step size, auto bits": ("tempo", "upload_bits=auto"),
+    "weighted, tuned": ("weighted", ""),
+    "weighted, tuned, auto bits": ("weighted", "upload_bits=auto"),
+    "weighted, step size auto": ("weighted", "step_size=auto;schedule=constant"),
+    "fedbuff, tuned, auto bits": ("fedbuff", "upload_bits=auto"),
+}
+
+
+class Setup(NamedTuple):
+    """How a setup is measured."""
+
+    draws: int
+    limit: float  # simulated seconds
+    growth: float  # of the time between two looks at the loss
+
+
+SETUPS = {
+    "setup1": Setup(20, 3000.0, 0.01),
+    "setup2": Setup(10, 6000.0, 0.01),
+    "setup3": Setup(10, 600.0, 0.1),
+    "fashion": Setup(5, 1200.0, 0.1),
+    "cifar10": Setup(3, 1200.0, 0.1),
+    "shakespeare": Setup(3, 1600.0, 0.1),
+}
+
+
+def ratio_in_words(times: Vector, others: Vector) -> str:
+    """Return the geometric mean of ratios over draws, with its interval where there are three draws."""
+    logs = np.log(times / others)
+    mean = f"{np.exp(logs.mean()):.2f}"
+    if len(logs) < 3 or not logs.std():
+        return mean
+    half = student.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
+    return f"{mean} ({np.exp(logs.mean() - half):.2f}–{np.exp(logs.mean() + half):.2f})"
+
+
+def section(name: str, forms: list[str], jobs: int) -> str:
+    """Run all forms in one setup and return their table."""
+    setup = SETUPS[name]
+    draws = range(FIRST_DRAW, FIRST_DRAW + setup.draws)
+    lines = [
+        f"## {name}\n\n| form | seconds | of weighted, tuned | missed | updates | each draw |\n|---|---:|---:|---:|---:|---|"
+    ]
+    found = {}
+    for form in forms:
+        policy, variant = FORMS[form]
+        ends = Parallel(n_jobs=jobs)(
+            delayed(outcome)(name, policy, variant, draw, draw, {}, setup.limit, setup.growth) for draw in draws
+        )
+        found[form] = np.array(ends).T
+        print(name, form, found[form][0], flush=True)
+    baseline = np.minimum(found["weighted, tuned"][0], setup.limit) if "weighted, tuned" in found else None
+    for form, (times, updates, _) in found.items():
+        bounded = np.minimum(times, setup.limit)
+        each = " ".join(f"{time:.0f}" if np.isfinite(time) else "-" for time in times)
+        ratio = "" if baseline is None else ratio_in_words(bounded, baseline)
+        lines.append(
+            f"| {form} | {np.exp(np.log(bounded).mean()):.4g} | {ratio} | {np.isinf(times).sum()} of {len(times)} "
+            f"| {updates.mean():.0f} | {each} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure the setups that are asked for, and keep the sections of the others."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--setups", default=",".join(SETUPS), help="separated by commas")
+    parser.add_argument("--forms", help=f"separated by semicolons; unless given all of: {'; '.join(FORMS)}")
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    forms = list(FORMS) if given.forms is None else given.forms.split(";")
+    before = REPORT.read_text(encoding="utf-8").split("\n## ")[1:] if REPORT.exists() else []
+    sections = {text.partition("\n")[0]: f"## {text}".rstrip() + "\n" for text in before}
+    for name in given.setups.split(","):
+        sections[name] = section(name, forms, given.jobs)
+        head = "# Out of the box\n\nMade by `python benchmarks/out_of_the_box.py`, which says what the forms are.\n"
+        with whole_file(REPORT) as stream:
+            stream.write("\n".join([head, *(sections[one] for one in SETUPS if one in sections)]))
+
+
+if __name__ == "__main__":
+    main()
