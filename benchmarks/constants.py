@@ -23,6 +23,7 @@ from joblib import Parallel, delayed
 
 from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.settings import TrainingSettings
+from fedtempo.engine.slow_clients import mean_loss, slowest
 from fedtempo.experiments.ranking.setup_grids import GRIDS
 from fedtempo.experiments.running.runner import ready, simulation_of
 from fedtempo.experiments.settings.config import DEFAULT_PRESET
@@ -30,22 +31,22 @@ from fedtempo.experiments.settings.config_file import has_preset, load_experimen
 from fedtempo.policies.tempo import constants
 
 CONFIGS = Path(__file__).parents[1] / "configs"
+SLOW = 0.1  # of the clients, those that upload slowest
 BETWEEN_SEEDS = 10_000  # of one draw and the next
 
 
 def outcome(
     setup: str, policy: str, variant: str, draw: int, seed: int, training: dict, limit: float, growth: float = 0.0
-) -> tuple[float, int, float]:
-    """Return the time to the target, or infinity, how many updates arrived, and the time that this took.
+) -> tuple[float, int, float, float]:
+    """Return the time to the target, or infinity, how many updates arrived, the time that this took, and a loss.
 
-    All time counts, that of a pilot which finds a step size too. ``growth`` is the time between two looks at the loss.
+    The loss is that of the tenth of the clients that upload slowest, at the end. All time counts, that of a pilot
+    which finds a step size too. ``growth`` is the time between two looks at the loss, as a share of the time so far.
     """
     training = training | settings_in(variant)
-    over = {
-        "data": {"seed": draw}, "times": {"seed": draw}, "channel": {"seed": draw},
-        "policy": {policy: {"training": training}}, "training": {"evaluate_growth": growth or GRIDS[setup].looks_apart},
-        "stop": {"max_time": limit},
-    }  # fmt: skip
+    seeds = {name: {"seed": draw} for name in ("data", "times", "channel")}
+    looks = {"evaluate_growth": growth or GRIDS[setup].looks_apart}
+    over = seeds | {"policy": {policy: {"training": training}}, "training": looks, "stop": {"max_time": limit}}
     path = CONFIGS / f"{setup}.toml"
     experiment = load_experiment(path, "best" if has_preset(path, "best") else DEFAULT_PRESET, over=over)
     with ready(experiment), changed(variant), suppress(DivergedError):
@@ -57,7 +58,10 @@ def outcome(
                 break
     state = simulation.state
     reached = np.inf if state.time_to_loss is None else state.time_to_loss + state.pilot_time
-    return reached, updates, state.time
+    who = slowest(simulation.fleet, SLOW)
+    losses = simulation.clients.losses(simulation.model, simulation.buffers, who)
+    slow_loss = mean_loss(losses, simulation.fleet.data_share[who])
+    return reached, updates, state.time, slow_loss
 
 
 def named_in(variant: str) -> dict[str, object]:
@@ -117,7 +121,7 @@ def main() -> None:
             delayed(outcome)(given.setup, given.policy, variant, draw, draw + BETWEEN_SEEDS * seed, training, limit)
             for draw, seed in runs
         )
-        found, updates, spent = np.array(ends).T
+        found, updates, spent, _ = np.array(ends).T
         mean = np.exp(np.log(np.minimum(found, limit)).mean())
         each = " ".join(f"{time:.0f}" if np.isfinite(time) else "-" for time in found)
         said = f"{mean:.1f} | {np.isinf(found).sum()} missed | {updates.mean():.0f} updates of "
