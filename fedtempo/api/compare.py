@@ -89,7 +89,7 @@ def compare(
       settings or other code are refused, or made anew beside them.
     - ``jobs``: runs side by side, one for each core if left out. ``progress``: whether to show how they get on; left
       out, in terminals and notebooks.
-    - ``training``: settings such as ``cohort_size`` and ``step_size``, as for ``simulate``.
+    - ``training``: settings such as ``cohort_size`` and ``step_size``, as for ``simulate``; none need be named.
     """
     check_training_names("compare", training)
     ends = {"target_loss": target_loss, "target_accuracy": target_accuracy}

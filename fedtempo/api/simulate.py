@@ -76,7 +76,8 @@ def simulate(
       Data, settings and names are compared, functions are not.
     - ``progress``: whether to show how it gets on; left out, in terminals and notebooks. ``callbacks``: functions that
       are called with the record of each round; after a kill, rounds since the last checkpoint come again.
-    - ``training``: ``cohort_size``, and where they differ from the defaults ``local_steps``, ``batch_size``,
+    - ``training``: nothing, and it is what ``fedtempo init`` writes, with a step size that the run finds; or
+      ``cohort_size``, and where they differ from the paper's defaults ``local_steps``, ``batch_size``,
       ``step_size``, ``schedule``, ``weight_decay``, ``server_momentum``, ``server_memory``, ``link``, ``duplicates``,
       ``evaluate_every``, ``evaluate_growth``, ``slow_share``, ``clip_norm``, ``local_schedule``, ``proximal``,
       ``upload_bits``, ``upload_top``, ``error_feedback``, ``server_average``, ``server_optimiser``,
