@@ -293,7 +293,8 @@ class Loop:
         if result.buffers is not None:
             self.state.buffers = blended(self.state.buffers, plan.weights_of(answered), result.buffers[answered])
         residual_norm[answered] = step.residual_norm
-        self.average.add(self.state.model, self.state.buffers)
+        along_memory = self.aggregator.memory and chosen.follow_memory
+        self.average.add(self.state.model, self.state.buffers, along_memory=along_memory)
         if self.training.local_direction and answered.any():
             self.state.direction = step.direction / np.float32(path_lengths(done, self.training)[answered].mean())
         self._advance(plan, done.seconds)

@@ -17,6 +17,7 @@ from fedtempo.checks import (
     near_miss,
 )
 from fedtempo.fleet import Fleet
+from fedtempo.learning.averaging import Past, check_past
 from fedtempo.learning.server_optimisers import SERVER_OPTIMISERS, ServerOptimiser
 from fedtempo.learning.trainer import LOCAL_SCHEDULES, LocalSchedule
 from fedtempo.policies.policy import PolicySetting, UploadBits, check_upload_bits
@@ -49,7 +50,7 @@ class TrainingSettings:
     local_schedule: LocalSchedule = "constant"  # of the step size over the local steps of a round, from 1 towards 0
     proximal: float = 0.0  # μ of FedProx: local training adds μ/2 ‖w - w₀‖² about the model of the round
     upload_bits: UploadBits = 32  # of a number in an update that is sent; auto: as many as take the least time
-    server_average: float = 0.0  # share of the past in the mean of models that is evaluated; 0: the last model is
+    server_average: Past = 0.0  # share of the past in the mean of models that is evaluated, or auto; 0: the last is
     server_optimiser: ServerOptimiser = "sgd"  # what the server makes of the mean update of a step
     server_step_size: float = 0.0  # factor of the server's step; 0: the usual, which is 1, for adam and yogi 0.01
     upload_top: float = 0.0  # share of the numbers in an update, the largest, that are sent alone; 0: all are
@@ -69,7 +70,7 @@ class TrainingSettings:
             check_nonnegative(name, getattr(self, name))
         if check_fraction("server_momentum", self.server_momentum) == 1:
             raise InputError(name="server_momentum", rule="be below 1", got="1", remedy="old steps would never fade")
-        check_fraction("server_average", self.server_average)
+        check_past("server_average", self.server_average)
         check_fraction("slow_share", self.slow_share)
         if check_fraction("local_direction", self.local_direction) == 1:
             raise InputError("local_direction", "be below 1", "1", "clients would learn nothing from their data")

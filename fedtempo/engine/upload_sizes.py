@@ -13,10 +13,10 @@ import numpy as np
 from fedtempo.checks import Integers, Vector
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.fleet import Fleet
-from fedtempo.learning.quantisation import noise_of_normal_numbers, upload_share
+from fedtempo.learning.quantisation import upload_share
 from fedtempo.learning.sparsification import sparse_share
 from fedtempo.policies.policy import RoundReport
-from fedtempo.theory.bits import BITS, WHOLE
+from fedtempo.theory.bits import BITS, USUAL_NOISE, WHOLE
 
 PAST = 0.9  # share of the past in running means, for each round
 
@@ -50,7 +50,7 @@ class UploadSizes:
         state = self.state
         noise, (compute, upload) = state.noise, (state.compute, state.upload)
         if noise is None:
-            noise, (compute, upload) = noise_of_normal_numbers(), self.nominal
+            noise, (compute, upload) = np.array(USUAL_NOISE), self.nominal
         seconds = self.cohort_size * upload * self.shares + compute + self.download
         return BITS[int(np.argmin((1 + noise) * seconds))]
 
@@ -74,7 +74,7 @@ class UploadSizes:
 def uploads_of(training: TrainingSettings, numbers: int, buffers: int) -> dict[str, tuple[float, ...]]:
     """Return what a policy's setting says of uploads: their shares of 32 bits, and where it may choose, their noise."""
     shares = tuple(upload_share(bits, numbers, buffers) for bits in BITS)
-    noise = tuple(noise_of_normal_numbers().tolist()) if training.upload_bits == "auto" else ()
+    noise = USUAL_NOISE if training.upload_bits == "auto" else ()
     return {"upload_shares": shares, "upload_noise": noise}
 
 

@@ -100,9 +100,9 @@ def every_size(settings: PlanSettings) -> UploadChoice:
     """Return all sizes, with their noise and bytes."""
     if settings.bits == WHOLE:
         return UploadChoice(np.array([WHOLE]), np.zeros(1), np.ones(1))
-    from fedtempo.learning.quantisation import noise_of_normal_numbers, upload_share
+    from fedtempo.learning.quantisation import upload_share
 
-    noise = dict(zip(BITS, noise_of_normal_numbers().tolist(), strict=True)) | dict(settings.noise or {})
+    noise = dict(zip(BITS, USUAL_NOISE, strict=True)) | dict(settings.noise or {})
     megabytes = settings.model_megabytes
     numbers = LARGE_MODEL if megabytes is None else max(round(megabytes * NUMBERS_IN_A_MEGABYTE), 1)
     shares = np.array([upload_share(bits, numbers) for bits in BITS])

@@ -23,7 +23,7 @@ Departures from the paper, which has equal data everywhere, all clients in each 
   with 32 bits ω = 0, and t* decides on members and local steps alone.
 - ε is not known beforehand. R is K E/2 unless it is given: with equal clients and no noise of uploads, t* is then the
   time of E steps.
-- ω is that of normally distributed numbers until reports say better. The deadline is planned, not enforced.
+- ω is what is usual until reports say better. The deadline is planned, not enforced.
 """
 
 from dataclasses import dataclass
@@ -34,11 +34,8 @@ from fedtempo.checks import Integers, Vector, check_count, check_positive
 from fedtempo.policies.options import read_options
 from fedtempo.policies.policy import Policy, PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.times import ClientTimes, TimesState
-from fedtempo.theory.bits import BITS, WHOLE
+from fedtempo.theory.bits import BITS, USUAL_NOISE, WHOLE
 
-LEVELS = 2.0 ** (np.array(BITS) - 1) - 1
-# Rounding to L levels has the noise f(1-f)(s/L)², 1/6 (s/L)² on the mean; the largest of 256 normal numbers is about 3.
-NORMAL_NOISE: Vector = np.where(np.array(BITS) == WHOLE, 0.0, 9 / 6 / LEVELS**2)
 PAST = 0.9  # share of the past in running means of ω
 LONGEST = 4  # times E
 HALVINGS = 100
@@ -77,7 +74,7 @@ class Shadowheart(Policy):
         self.options = read_options(ShadowheartOptions, setting.options)
         self.fleet, self.cohort_size = setting.fleet, check_count("cohort_size", setting.cohort_size)
         self.bits, self.shares = setting.upload_bits, np.array(setting.upload_shares)
-        self.state = ShadowheartState(NORMAL_NOISE.copy(), TimesState.nominal(self.fleet))
+        self.state = ShadowheartState(np.array(USUAL_NOISE), TimesState.nominal(self.fleet))
 
     @property
     def times(self) -> ClientTimes:

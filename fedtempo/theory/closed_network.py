@@ -14,7 +14,9 @@ are 1/M (docs/theory.md).
 
 from typing import NamedTuple
 
-from fedtempo.checks import check_count, check_nonnegative, check_positive
+import numpy as np
+
+from fedtempo.checks import Vector, check_count, check_nonnegative, check_positive
 
 
 class UpdateTime(NamedTuple):
@@ -36,6 +38,16 @@ def update_time(in_flight: int, compute: float, upload: float) -> UpdateTime:
         queue = line / gap
         queue_t, queue_tau = (line_t - queue * gap_t) / gap, (line_tau - queue * gap_tau) / gap
     return UpdateTime(gap, gap_t, gap_tau)
+
+
+def seconds_between(most: int, compute: float, upload: float) -> Vector:
+    """Return Y, the seconds between two arrivals, with 1 to ``most`` in flight."""
+    found, queue = np.empty(check_count("most", most)), 0.0
+    for m in range(1, most + 1):
+        line = upload * (1 + queue)
+        found[m - 1] = (compute + line) / m
+        queue = line / found[m - 1]
+    return found
 
 
 def fewest_that_fill(compute: float, upload: float, most: int, busy: float) -> int:

@@ -138,6 +138,7 @@ SETTINGS = {
     "memory": {"training": {"server_memory": True}},
     "adam": {"training": {"server_optimiser": "adam", "local_direction": 0.3}},
     "mean": {"training": {"server_average": 0.7}},
+    "auto mean": {"training": {"server_average": "auto"}},
     "bits": {"training": {"upload_bits": "auto"}},
     "correction": {"training": {"server_memory": True, "local_correction": True}},
     "top": {"training": {"upload_top": 0.1, "error_feedback": True}},

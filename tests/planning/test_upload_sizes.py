@@ -10,10 +10,10 @@ import pytest
 import fedtempo
 from fedtempo import InputError, optimal_sampling, optimal_sampling_and_bits, read_fleet
 from fedtempo.cli import main
-from fedtempo.learning.quantisation import noise_of_normal_numbers, upload_share
+from fedtempo.learning.quantisation import upload_share
 from fedtempo.planning.plan import plan_fleet, time_against_cohort
 from fedtempo.planning.settings import PlanSettings
-from fedtempo.theory.bits import BITS
+from fedtempo.theory.bits import BITS, USUAL_NOISE
 from support.fleets import random_fleet
 from support.paths import ROOT
 
@@ -32,7 +32,7 @@ def optimum(fleet=FLEET, size=5, megabytes=None):
         fleet,
         cohort_size=size,
         beta_over_alpha=RATIO,
-        quantisation_noise=noise_of_normal_numbers(),
+        quantisation_noise=USUAL_NOISE,
         upload_shares=[upload_share(bits, numbers) for bits in BITS],
     )
 
@@ -59,7 +59,7 @@ def test_headers_and_scales_count_where_a_model_is_small():
 @pytest.mark.parametrize("bits", BITS[:-1])
 def test_one_size_for_all_is_the_optimum_of_shorter_and_noisier_uploads(bits):
     plan, place = planned(bits=bits), BITS.index(bits)
-    share, noise = upload_share(bits, 1 << 24), noise_of_normal_numbers()[place]
+    share, noise = upload_share(bits, 1 << 24), USUAL_NOISE[place]
     louder, shorter = FLEET.gradient_bound * np.sqrt(1 + noise), FLEET.upload_time * share
     sent = replace(FLEET, gradient_bound=louder, upload_time=shorter)
     np.testing.assert_allclose(
@@ -135,7 +135,7 @@ def test_from_python_with_a_file(tmp_path):
         fleet,
         cohort_size=4,
         beta_over_alpha=0.1,
-        quantisation_noise=noise_of_normal_numbers(),
+        quantisation_noise=USUAL_NOISE,
         upload_shares=[upload_share(bits, 1_250_000) for bits in BITS],
     )
     np.testing.assert_array_equal(found.upload_bits, expected.bits)

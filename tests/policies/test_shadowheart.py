@@ -7,10 +7,9 @@ import pytest
 from scipy.optimize import brentq
 
 from fedtempo import Fleet, InputError
-from fedtempo.learning.quantisation import noise_of
 from fedtempo.policies.policy import PolicySetting, RoundPlan
-from fedtempo.policies.shadowheart import NORMAL_NOISE, Shadowheart, equilibrium_time, weights_of
-from fedtempo.theory.bits import BITS
+from fedtempo.policies.shadowheart import Shadowheart, equilibrium_time, weights_of
+from fedtempo.theory.bits import BITS, USUAL_NOISE
 from support.rounds import TIMES, context, equal_fleet, make, report_of
 from support.simulations import loop_of
 
@@ -81,24 +80,19 @@ def test_with_auto_uploads_have_as_many_bits_as_fit_into_the_equilibrium_time():
     policy = Shadowheart(setting)
     plan = policy.plan(context())
     t, whole = plan.note["equilibrium_time"], 4 * fleet.upload_time
-    expected = by_definition(SLOW.compute_time / 5, whole * shares[0], NORMAL_NOISE[0], 10.0)
+    expected = by_definition(SLOW.compute_time / 5, whole * shares[0], USUAL_NOISE[0], 10.0)
     assert t == pytest.approx(expected)
     vectors = np.floor(t / (whole * shares[0]) * (1 + 1e-9))
     assert plan.members.tolist() == np.flatnonzero(vectors >= 1).tolist()
     size = [max(k for k in range(len(BITS)) if shares[k] <= m * shares[0] + 1e-12) for m in vectors[plan.members]]
     assert plan.upload_bits.tolist() == np.array(BITS)[size].tolist()
     assert len(set(size)) > 1, "a case worth playing"
-    values = weights_of(plan.local_steps, NORMAL_NOISE[size], 10.0)
+    values = weights_of(plan.local_steps, np.array(USUAL_NOISE)[size], 10.0)
     np.testing.assert_allclose(plan.weights, plan.local_steps * values)
     # Reported noise takes the place of what was assumed.
     heard = RoundPlan(members=plan.members, weights=plan.weights)
-    policy.observe(replace(report_of(heard, 0, 1.0), noise=np.tile(2 * NORMAL_NOISE, (len(plan.members), 1))))
-    np.testing.assert_allclose(policy.state.noise, 1.1 * NORMAL_NOISE)
-
-
-def test_assumed_noise_is_about_that_of_normal_numbers():
-    numbers = np.random.default_rng(0).standard_normal((1, 1 << 14)).astype(np.float32)
-    np.testing.assert_allclose(NORMAL_NOISE, noise_of(numbers)[0], rtol=0.3, atol=1e-12)
+    policy.observe(replace(report_of(heard, 0, 1.0), noise=np.tile(2 * np.array(USUAL_NOISE), (len(plan.members), 1))))
+    np.testing.assert_allclose(policy.state.noise, 1.1 * np.array(USUAL_NOISE))
 
 
 def test_bits_travel_and_the_loss_falls(small_data):

@@ -27,7 +27,7 @@ class Lever:
 # One stage after another, each over the best of those before it: bits bring most, and shift the best cohort with them.
 LEVER_STAGES: tuple[tuple[Lever, ...], ...] = (
     (Lever({"upload_bits": "auto"}), Lever({"upload_bits": 4}), Lever({"upload_bits": 4}, larger_cohort=True)),
-    (Lever({"server_average": 0.8}),),
+    (Lever({"server_average": "auto"}),),
     (Lever({"local_direction": 0.5}),),
     (Lever({"server_optimiser": "adam", "server_step_size": 0.01}),),
 )

@@ -19,7 +19,7 @@ from fedtempo.policies.registry import traits
 SIZES = ("step_size", "cohort_size")
 # Settings that a regime may bring, and what stands for none of it.
 BROUGHT: dict[str, float | str] = {
-    "server_momentum": 0.0, "upload_bits": "32", "server_average": 0.0, "server_optimiser": "sgd",
+    "server_momentum": 0.0, "upload_bits": "32", "server_average": "0.0", "server_optimiser": "sgd",
     "server_step_size": 0.0, "local_direction": 0.0,
 }  # fmt: skip
 ALWAYS = ("policy", "draw", "seed", "reached", "seconds", "of_them_pilots", "cohort_size", "server_momentum",
@@ -65,7 +65,7 @@ class RankedRun(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     target: str
     upload_bits: str = "32"
-    server_average: float = 0.0
+    server_average: str = "0.0"
     server_optimiser: str = "sgd"
     server_step_size: float = 0.0
     local_direction: float = 0.0
@@ -118,7 +118,7 @@ def ranked_runs(standings: Standings, order: Sequence[str], data: str, target: T
                     data=data,
                     target=str(target),
                     upload_bits=str(choice.get("upload_bits", "32")),
-                    server_average=float(choice.get("server_average", 0.0)),
+                    server_average=str(choice.get("server_average", 0.0)),
                     server_optimiser=str(choice.get("server_optimiser", "sgd")),
                     server_step_size=float(choice.get("server_step_size", 0.0)),
                     local_direction=float(choice.get("local_direction", 0.0)),

@@ -13,7 +13,7 @@ SECTIONS = ("training", "stop", "policy")  # of its table that can be set
 # Of training, where no cohort size is named; `fedtempo init` writes the same. Whoever names one has the paper's.
 OUT_OF_THE_BOX: dict[str, object] = {
     "cohort_size": 5, "step_size": "auto", "schedule": "constant", "upload_bits": "auto",
-    "link": "shared", "duplicates": "physical", "evaluate_growth": 0.05,
+    "server_average": "auto", "link": "shared", "duplicates": "physical", "evaluate_growth": 0.05,
 }  # fmt: skip
 
 

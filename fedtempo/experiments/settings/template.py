@@ -40,6 +40,7 @@ batch_size = 24
 step_size = "auto" # found at the start by a few quick clients, which takes a second or two; or a number, such as 0.005
 schedule = "constant" # or "inverse": step_size/(1 + round), which favours policies with long rounds
 upload_bits = "auto" # of a number in an upload; 32: as it is. docs/levers.md has what else can be set
+server_average = "auto" # a running mean of models is evaluated and returned; 0: the last model
 link = "shared" # "paper": all finish together; "equal": equal shares; "shared": whoever is ready
 duplicates = "physical" # a client drawn twice uploads once; "paper" counts it twice
 evaluate_growth = 0.05 # the loss is looked at whenever the time has grown by this share, however long rounds are

@@ -51,7 +51,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_
     ballast: int = 0  # bytes
     emulate: str = ""
     upload_bits: int | str = ""
-    server_average: float | None = None
+    server_average: float | str = ""
     server_optimiser: str = ""
     server_step_size: float | None = None
     local_direction: float | None = None

@@ -36,7 +36,7 @@ from fedtempo.flower.strategy.messages import (
 )
 from fedtempo.flower.strategy.messenger import Messenger, Reply
 from fedtempo.flower.strategy.metric_names import EVALUATION_LOSSES, loss_of
-from fedtempo.flower.strategy.packing import packing_config
+from fedtempo.flower.strategy.packing import Packing, packing_config
 from fedtempo.learning.quantisation import Quantiser
 
 Numbers = Mapping[str, float]
@@ -113,7 +113,7 @@ class Dispatch:
         measured = kept[sent.client] if sent.assignment.fetched else {}
         report = replace(report, arrived=reply.at, numbers={**measured, **reply.numbers()})
         arrays = reply.content.array_records.get(ARRAYS, ArrayRecord())
-        found = self.judge.read(sent.assignment.model, arrays, sent.assignment.upload_bits)
+        found = self.judge.read(sent.assignment.model, arrays, self._packing(sent.assignment))
         if isinstance(found, Failure):
             return replace(report, failure=found)
         if self.local_direction and report.numbers.get(FOLLOWED_DIRECTION) != self.local_direction:
@@ -152,6 +152,12 @@ class Dispatch:
         if self.local_direction:
             how[LOCAL_DIRECTION] = self.local_direction
         return {**self._place(one.client, start), **how, **packing_config(one.upload_bits, self.key)}
+
+    def _packing(self, one: Assignment) -> Packing | None:
+        """Return how a client was to pack its update."""
+        if one.upload_bits is None:
+            return None
+        return Packing(bits=one.upload_bits, key=tuple(self.key), client=one.client, round_index=one.version)
 
     def _direction(self, start: Start) -> ArrayRecord | None:
         """Return the server's last direction, where clients follow it and there is one."""

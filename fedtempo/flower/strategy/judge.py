@@ -10,7 +10,7 @@ from fedtempo.checks import Booleans, InputError, Vector
 from fedtempo.flower.strategy.assignment import ClientReport
 from fedtempo.flower.strategy.failures import Failure, refused
 from fedtempo.flower.strategy.layout import Layout
-from fedtempo.flower.strategy.packing import unpack_upload
+from fedtempo.flower.strategy.packing import Packing, unpack_upload
 from fedtempo.learning.trainer import Buffers, Parameters, norms
 
 LARGEST_UPDATE = 100.0  # times the median of updates so far: beyond, an update is refused
@@ -50,18 +50,18 @@ class Judge:
         return len(self.state.accepted) + unjudged >= ENOUGH_TO_JUDGE
 
     def read(
-        self, start: Parameters, arrays: ArrayRecord, bits: int | None = None
+        self, start: Parameters, arrays: ArrayRecord, packing: Packing | None = None
     ) -> tuple[Parameters, Buffers] | Failure:
         """Return the update and the buffers in what a client sent, or why they are refused.
 
-        ``bits``: of a number in the update that it was to send; None: it was to send the model.
+        ``packing``: how it was to pack its update; None: it was to send the model.
         """
         try:
-            if bits is None:
+            if packing is None:
                 model, buffers = self.layout.read(arrays)
                 update = model - start
             else:
-                update, buffers = unpack_upload(self.layout, arrays, bits)
+                update, buffers = unpack_upload(self.layout, arrays, packing)
         except InputError as error:
             return refused(str(error))
         except Exception as error:  # whatever reading it raises

@@ -22,11 +22,11 @@ from fedtempo.flower.strategy.messages import (
     ConfigValue,
     MessageConfig,
 )
-from fedtempo.learning.quantisation import BLOCK, Quantiser, noise_of, unpack
+from fedtempo.learning.quantisation import BLOCK, Quantiser
 from fedtempo.learning.trainer import Buffers, Parameters, norms
 
 UPLOAD = "fedtempo-upload"  # the array that holds the bytes
-LARGEST_NOISE = 0.5 * BLOCK**0.5  # of ω: s Σ|x| - Σx² over s² + Σx² in a block with the scale s, at two bits
+LARGEST_NOISE = 1.001 * BLOCK / 27  # of ω: n s²/(3 · 3² ‖x‖²) at two bits, and no s is above the norm of its block
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,12 @@ class PackedUpload:
 
     arrays: ArrayRecord
     noise: Mapping[str, float]  # ω at each size, as metrics
-    bits: int
-    numbers: int
-
-    @property
-    def norm(self) -> float:
-        """The norm of the update as it arrives."""
-        update = unpack(self.arrays[UPLOAD].numpy().tobytes(), self.bits, self.numbers)
-        return float(norms(update[None])[0])
+    norm: float  # of the update as it arrives
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packing:
-    """How a client is to pack its update."""
+    """How a client is to pack its update, and the server reads it."""
 
     bits: int
     key: tuple[int, ...]  # of the quantiser
@@ -69,14 +62,22 @@ class Packing:
             return None
         if not np.isfinite(update).all():
             return None
-        sent = Quantiser.with_key(self.key).pack(update, self.bits, self.client, self.round_index)
+        sent = self._quantiser.pack(update, self.bits, self.client, self.round_index)
+        noise = self._quantiser.noise(update, self.client, self.round_index)
         others = {name: array for name, array in trained.items() if name not in layout.trained}
         return PackedUpload(
             arrays=ArrayRecord({UPLOAD: Array(np.frombuffer(sent, dtype=np.uint8)), **others}),
-            noise=dict(zip(NOISE_METRICS, noise_of(update[None])[0].tolist(), strict=True)),
-            bits=self.bits,
-            numbers=update.size,
+            noise=dict(zip(NOISE_METRICS, noise.tolist(), strict=True)),
+            norm=float(norms(self.unpack(sent, update.size)[None])[0]),
         )
+
+    def unpack(self, data: bytes, numbers: int) -> Parameters:
+        """Return the update that travelled; refuse bytes that no client has packed so."""
+        return self._quantiser.unpack(data, self.bits, numbers, self.client, self.round_index)
+
+    @property
+    def _quantiser(self) -> Quantiser:
+        return Quantiser.with_key(self.key)
 
 
 def packing_config(bits: int | None, key: list[int]) -> dict[str, ConfigValue]:
@@ -84,7 +85,7 @@ def packing_config(bits: int | None, key: list[int]) -> dict[str, ConfigValue]:
     return {} if bits is None else {UPLOAD_BITS: bits, UPLOAD_KEY: key}
 
 
-def unpack_upload(layout: Layout, arrays: ArrayRecord, bits: int) -> tuple[Parameters, Buffers]:
+def unpack_upload(layout: Layout, arrays: ArrayRecord, packing: Packing) -> tuple[Parameters, Buffers]:
     """Return the update and the buffers that a client sent; refuse what nobody has packed so."""
     if UPLOAD not in arrays:
         model, _ = layout.read(arrays)  # what is wrong with a model comes first: clients send it as it is then
@@ -92,7 +93,7 @@ def unpack_upload(layout: Layout, arrays: ArrayRecord, bits: int) -> tuple[Param
             raise InputError(name="an update", rule="be finite", got="infinite numbers, or none")
         raise InputError(
             name="an upload",
-            rule=f"be packed with {bits} bits a number",
+            rule=f"be packed with {packing.bits} bits a number",
             got="whole arrays",
             remedy="the ClientApp needs the mod tempo_client() of this version",
         )
@@ -100,7 +101,7 @@ def unpack_upload(layout: Layout, arrays: ArrayRecord, bits: int) -> tuple[Param
     packed = arrays[UPLOAD].numpy()
     if not isinstance(packed, np.ndarray) or packed.dtype != np.uint8 or packed.ndim != 1:
         raise InputError(name="an upload", rule="be one row of bytes", got="something else")
-    return unpack(packed.tobytes(), bits, layout.num_parameters), layout.buffers(arrays)
+    return packing.unpack(packed.tobytes(), layout.num_parameters), layout.buffers(arrays)
 
 
 def noise_in(numbers: Mapping[str, float]) -> list[float]:

@@ -10,6 +10,7 @@ from fedtempo.policies.policy import BufferedPlan, RoundContext
 from fedtempo.policies.tempo import constants
 from fedtempo.policies.tempo.draws import Draws
 from fedtempo.policies.tempo.knowledge import Knowledge, Seconds
+from fedtempo.policies.tempo.means import quickest_means
 from fedtempo.theory.bits import BITS, Sizes
 from fedtempo.theory.bits import solve as minimise_time_over_bits
 from fedtempo.theory.closed_network import fewest_that_fill, update_time
@@ -42,7 +43,7 @@ class StepPlanner:
             weights=weights,
             wait_for=state.steps.arrivals,
             staleness_exponent=0.0,
-            local_steps=known.local_steps(context),
+            local_steps=state.steps.local_steps,
             upload_bits=None if bits is None else bits[start],
             step_factor=state.caution.step_factor,
             server_factor=state.steps.holding,
@@ -63,7 +64,8 @@ class StepPlanner:
         if anew or state.sampling_prob is None:
             if state.sampling_prob is not None:
                 known.turns.settle(state.sampling_prob)
-            state.sampling_prob, state.upload_bits = self.solve(known.seconds(context))
+            self._choose_means(context)
+            state.sampling_prob, state.upload_bits = self.solve(known.seconds(context, state.local_steps))
             state.steps_with_it = 0
         state.arrivals = self._arrivals()
         return forget
@@ -124,10 +126,10 @@ class StepPlanner:
     def _prices(self, seconds: Seconds) -> Seconds:
         """Return what computing and uploading cost an update, in seconds by which it delays the next ones.
 
-        Where as many are in flight as keep the link busy, an update costs its upload alone.
+        Where as many are in flight as keep the link busy, an update along the memory costs its upload alone.
         """
         steps, places = self.known.state.steps, self._places()
-        if places >= steps.to_fill:
+        if places >= steps.to_fill and not self._steps_are_means:
             return Seconds(0.0 * seconds.compute, seconds.upload)
         price = update_time(max(places, 1), steps.mean_compute, steps.mean_upload)
         return Seconds(price.compute * seconds.compute, price.upload * seconds.upload)
@@ -135,22 +137,43 @@ class StepPlanner:
     def _shares(self, bits: Integers | None) -> Vector | float:
         return 1.0 if bits is None else self.known.upload_shares[np.searchsorted(BITS, bits)]
 
-    def _arrivals(self) -> int:
-        """Return how many updates the next step takes.
+    def _choose_means(self, context: RoundContext) -> None:
+        """Choose how many updates a mean takes, and how many local steps each, where the memory failed."""
+        known, steps, usual = self.known, self.known.state.steps, context.local_steps
+        before, steps.local_steps = steps.local_steps or usual, known.local_steps(context)
+        if not self._steps_are_means or not steps.mean_upload:
+            return
+        chosen = quickest_means(
+            steps.mean_compute * usual / before,
+            steps.mean_upload,
+            usual=usual,
+            bend=known.paths.bend if known.memory_failed and steps.local_steps is None else None,
+            least=self._least_arrivals(),
+            most_in_flight=self._most_places(),
+        )
+        steps.of_a_mean = chosen.arrivals
+        if known.memory_failed and steps.local_steps is None:
+            steps.local_steps = chosen.local_steps
 
-        Where steps are means, an update is stale by as many steps as there are others in flight for each of a mean. As
-        many are in a mean as keep that low with the link busy: more of them cost no time as long as it is not.
-        """
-        known, size = self.known, len(self.known.fleet)
-        arrivals = known.caution.arrivals(known.novelty.unseen_share, size)
-        if known.follows_memory or not known.form.memory:
-            return arrivals
-        return min(max(arrivals, round(self._in_flight() / (1 + constants.STALE))), size)
+    @property
+    def _steps_are_means(self) -> bool:
+        return self.known.form.memory and not self.known.follows_memory
+
+    def _least_arrivals(self) -> int:
+        known = self.known
+        return known.caution.arrivals(known.novelty.unseen_share, len(known.fleet))
+
+    def _arrivals(self) -> int:
+        """Return how many updates the next step takes."""
+        least = self._least_arrivals()
+        return (
+            min(max(least, self.known.state.steps.of_a_mean), len(self.known.fleet)) if self._steps_are_means else least
+        )
 
     def _places(self) -> int:
         """Return how many are to be in flight."""
         known, steps = self.known, self.known.state.steps
-        if known.follows_memory or not known.form.memory:
+        if not self._steps_are_means:
             return steps.arrivals + round((self._in_flight() - 1) / known.caution.level)
         return max(min(self._in_flight(), round((1 + constants.STALE) * steps.arrivals)), steps.arrivals)
 

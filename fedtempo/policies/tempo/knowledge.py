@@ -30,6 +30,8 @@ class StepsState:
     steps_with_it: int = 0
     holding: float = 1.0  # how far the memory held when q was solved for: factor of the server's step
     arrivals: int = 1  # K of the last step
+    of_a_mean: int = 0  # K where a step is a mean; 0: not chosen yet
+    local_steps: int | None = None  # E where tempo chooses it; None: the engine's
     to_fill: int = 1  # clients in flight that keep the link busy
     mean_compute: float = 0.0  # seconds, of an update
     mean_upload: float = 0.0  # seconds, over the whole link; 0: nothing is known
@@ -126,7 +128,7 @@ class Knowledge:
         self.novelty.observe(report, self.state.expected_noise)
         self.state.novelty.clock += self.state.steps.holding
         self.upload_noise.observe(report)
-        if self.form.choose_local_steps:
+        if self.form.choose_local_steps or self.form.memory:
             self.paths.observe(report, self.fleet.total_bandwidth)
 
     @property
@@ -141,15 +143,19 @@ class Knowledge:
         unseen = self.novelty.forecast - self.novelty.surprise
         return max(math.exp(-max(unseen, 0.0) / 2), constants.LEAST_HOLDING)
 
+    @property
+    def memory_failed(self) -> bool:
+        """Whether steps are means because the memory was tried, when clients reported again, and did not hold."""
+        return self.form.memory and not self.follows_memory and math.isfinite(self.novelty.doubt)
+
     def local_steps(self, context: RoundContext) -> int | None:
-        """Return E where tempo chooses it, None for the engine's."""
+        """Return E where options leave it to tempo, None for the engine's."""
         return self.paths.best(context.local_steps) if self.form.choose_local_steps else None
 
-    def seconds(self, context: RoundContext) -> Seconds:
-        """Return how long clients compute, and how long they upload with the whole link."""
+    def seconds(self, context: RoundContext, steps: int | None) -> Seconds:
+        """Return how long clients compute so many local steps, and how long they upload with the whole link."""
         fleet, times = self.fleet, self.state.times
         tau, t = times.compute, times.upload / fleet.total_bandwidth
-        steps = self.local_steps(context)
         if steps is not None:
             tau = tau * (steps / context.local_steps)
         if fleet.bandwidth_cap is not None:  # what a slow link of its own adds hinders nobody else, as computing

@@ -32,6 +32,12 @@ class LocalSteps:
         """Go on from what was learned."""
         self.state, self.synchronous, self.server_momentum = state, synchronous, server_momentum
 
+    @property
+    def bend(self) -> float | None:
+        """1/E_c, 0 where paths are straight; None where nothing is known."""
+        state = self.state
+        return state.lost / ((1 - self.server_momentum) * state.reached) if state.reached else None
+
     def best(self, usual: int) -> int:
         """Return E, where other policies run the usual number of steps."""
         state = self.state

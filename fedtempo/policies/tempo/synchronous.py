@@ -23,7 +23,7 @@ class RoundPlanner:
         known.caution.adapt(known.novelty, 1)
         forget = known.forget_the_gone(known.form.cohort_size, context)
         p, available = known.fleet.data_share, context.available_clients(len(known.fleet))
-        seconds = known.seconds(context)
+        seconds = known.seconds(context, known.local_steps(context))
         pi = self._inclusion(available, seconds)
         drawn = self.draws.choose(available, pi, known.turns, context.rng)
         members = available[drawn]

@@ -61,7 +61,7 @@ def test_numbers_of_numpy_are_numbers():
         ({"rate": True}, "rate must be a number, got True"),
         ({"on": 1}, "on must be true or false, got 1"),
         ({"kind": "even"}, "kind must be one of plain, odd, got 'even'"),
-        ({"bits": 7}, "bits must be one of 32, 8 or one of auto, got 7"),
+        ({"bits": 7}, "bits must be one of 32, 8 or auto, got 7"),
         ({"pair": [1]}, "pair must be a list of 2, got [1]"),
         ({"pair": 3}, "pair must be a list of 2, got 3"),
         ({"pair": [1, 2.5]}, "pair must be a whole number, got 2.5"),
