@@ -3,9 +3,9 @@
 Late models circle around a minimum; their mean is nearer to it. With β the share of the past, the mean is
 w̄ ← w̄ + max(1 - β, 1/n) (w - w̄) after n steps: of all models at first, later of about the last 1/(1 - β).
 
-"auto" needs no β: with 1 - β = (η + 1)/(n + η) the weight of a model grows as n^η (Shamir and Zhang, 2013). The mean lags
-behind by the share 1/(η + 2) of all steps, a tenth, however many there are. Steps along a memory of all clients have
-little noise, so the last of them is returned as it is.
+"auto" needs no β: with 1 - β = (η + 1)/(n + η) the weight of a model grows as n^η (Shamir and Zhang, 2013). The mean
+lags behind by the share 1/(η + 2) of all steps, a tenth, however many there are. Steps along a memory of all clients
+have little noise, so the last of them is returned as it is.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ import numpy as np
 from fedtempo.checks import Integers, Vector
 from fedtempo.fleet import Fleet
 from fedtempo.planning.settings import LARGEST_COHORT, PlanSettings
-from fedtempo.theory.bits import BITS, WHOLE, SamplingAndBits, optimal_sampling_and_bits
+from fedtempo.theory.bits import BITS, USUAL_NOISE, WHOLE, SamplingAndBits, optimal_sampling_and_bits
 from fedtempo.theory.cohort_and_bits import least_times_with_bits, optimal_cohort_and_bits
 from fedtempo.theory.optimum import least_times, optimal_cohort, optimal_sampling
 

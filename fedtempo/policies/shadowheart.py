@@ -34,7 +34,7 @@ from fedtempo.checks import Integers, Vector, check_count, check_positive
 from fedtempo.policies.options import read_options
 from fedtempo.policies.policy import Policy, PolicySetting, RoundContext, RoundPlan, RoundReport
 from fedtempo.policies.times import ClientTimes, TimesState
-from fedtempo.theory.bits import BITS, USUAL_NOISE, WHOLE
+from fedtempo.theory.bits import BITS, USUAL_NOISE
 
 PAST = 0.9  # share of the past in running means of ω
 LONGEST = 4  # times E

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtempo import InputError
-from fedtempo.theory.closed_network import fewest_that_fill, update_time
+from fedtempo.theory.closed_network import fewest_that_fill, seconds_between, update_time
 
 SECONDS = st.floats(1e-6, 1e6)
 
@@ -35,6 +35,12 @@ def test_more_in_flight_are_faster_up_to_the_bottleneck(in_flight, compute, uplo
     some, more = (update_time(m, compute, upload).seconds for m in (in_flight, in_flight + 1))
     assert more <= some * (1 + 1e-12)
     assert some >= max(upload, (compute + upload) / in_flight) * (1 - 1e-12)
+
+
+@given(st.integers(1, 60), SECONDS, SECONDS)
+def test_all_numbers_in_flight_are_found_in_one_pass(most, compute, upload):
+    expected = [update_time(m, compute, upload).seconds for m in range(1, most + 1)]
+    np.testing.assert_allclose(seconds_between(most, compute, upload), expected, rtol=1e-12)
 
 
 def test_a_busy_link_is_all_that_counts_and_an_idle_one_is_shared_by_all():

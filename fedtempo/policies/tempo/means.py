@@ -2,8 +2,9 @@
 
 A step that is a mean of K updates, each noisier than its own way is long by the factor κ, takes 1 + κ/K times as many
 steps as one without noise. Its updates go η g E E_c/(E + E_c - 1) far on local paths of the coherence E_c
-(local_steps.py). K updates take K Y seconds, Y from the closed network of M clients in flight (theory/closed_network.py),
-where M = (1 + s) K keeps updates from being stale by more than s steps. So the time to a loss goes by
+(local_steps.py). K updates take K Y seconds, Y from the closed network of M clients in flight
+(theory/closed_network.py), where M = (1 + s) K keeps updates from being stale by more than s steps. So the time to a
+loss goes by
 
     (K + κ) · Y(M; E τ₁, t) · (E + E_c - 1)/E.
 
