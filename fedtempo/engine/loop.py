@@ -288,6 +288,7 @@ class Loop:
             then[answered],
             follow_memory=chosen.follow_memory,
             factor=step_factor(chosen, done) * chosen.server_factor,
+            paths=path_lengths(done, self.training)[answered] if self.training.local_correction else None,
         )
         self.state.model, residual_norm = step.model, np.full(len(answered), np.nan)
         if result.buffers is not None:

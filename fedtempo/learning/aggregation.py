@@ -38,6 +38,9 @@ class AggregatorState:
     remembered: MemoryState = field(default_factory=MemoryState)  # y_i
     total_remembered: Parameters | None = None  # Σ p y over those who have reported
     known_share: float = 0.0  # Σ p over them
+    paths: dict[int, float] = field(
+        default_factory=dict
+    )  # steps of η in what is remembered, where that is corrected by
 
 
 class Aggregator:
@@ -91,11 +94,12 @@ class Aggregator:
         *,
         follow_memory: bool = True,
         factor: float = 1.0,
+        paths: Vector | None = None,
     ) -> Step:
         """Return the next model, with the η of now, and of when each member started if that differs.
 
         Where the memory is not followed, it is kept up to date, and d is what it would be without. ``factor``: of the
-        length of this step alone.
+        length of this step alone. ``paths``: steps of η that led to each update, which ``deviation`` asks for.
         """
         then = np.full(len(members), step_size) if step_size_then is None else step_size_then
         scaled = (weights * (step_size / then)).astype(np.float32)
@@ -105,6 +109,8 @@ class Aggregator:
         if self.plain and factor == 1:
             return Step(model + aggregate, norm, norm / step_size, norms(updates) / then, direction)
         residuals: Parameters = updates / then.astype(np.float32)[:, np.newaxis]
+        if paths is not None:
+            self.state.paths |= dict(zip(members.tolist(), paths.tolist(), strict=True))
         if self.memory:
             remembered, residuals = self._with_memory(members, residuals, weights)
             direction = remembered if follow_memory else direction
@@ -134,13 +140,22 @@ class Aggregator:
         return np.float32(self.step_size * step_size) * step
 
     def deviation(self, clients: Integers) -> Parameters:
-        """Return y_i - ȳ of some clients, as rows, ȳ the mean of the memory; 0 of those who never reported."""
+        """Return c - c_i of some clients, as rows, c_i = -y_i over the steps of its path; 0 where one never reported.
+
+        c is the mean of the memory, -ȳ, over the mean of the paths.
+        """
         state = self.state
         if state.total_remembered is None or not state.known_share:
             raise ValueError("deviations are those of a memory in which somebody is")
-        usual = state.total_remembered / np.float32(state.known_share)
-        known = (self.remembered.direction(client) for client in clients.tolist())
-        return np.array([np.zeros_like(usual) if one is None else one - usual for one in known], dtype=np.float32)
+        reported = list(state.paths)
+        mean_path = np.average(list(state.paths.values()), weights=self.data_share[reported])
+        usual = state.total_remembered / np.float32(state.known_share * mean_path)
+        found = np.zeros((len(clients), usual.size), dtype=np.float32)
+        for row, client in zip(found, clients.tolist(), strict=True):
+            own = self.remembered.direction(client)
+            if own is not None:
+                row[:] = own / np.float32(state.paths[client]) - usual
+        return found
 
     def forget(self, clients: Integers) -> None:
         """Remember nothing of some clients any longer, such as have gone: the mean of the others stands in."""
@@ -151,6 +166,7 @@ class Aggregator:
                 state.total_remembered = state.total_remembered - share * old
                 state.known_share = max(state.known_share - float(share), 0.0)
                 self.remembered.drop(client)
+                state.paths.pop(client, None)
         if not len(self.remembered):  # what rounding leaves of sums over nobody is no mean
             state.total_remembered, state.known_share = None, 0.0
 

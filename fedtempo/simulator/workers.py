@@ -86,19 +86,20 @@ class LocalWorkers:
         )
         result = self.trainer.train(start.model[None], local)
         if deviation is not None:
-            result = replace(result, update=result.update + _column(work.step_size) * deviation)
+            moved = whole_steps(training.local_schedule, work.local_steps) * work.step_size
+            result = replace(result, update=result.update + _column(moved) * deviation)
         return self._sent(result, work, start.round_index)
 
     def _shifts(self, start: Start, work: Work, deviation: Parameters | None) -> Parameters | None:
         """Return what steps follow beside gradients, as rows.
 
-        SCAFFOLD's correction is c - c_i, with c_i = -y_i/E the mean gradient along the client's last path, y_i what the
-        memory holds of it, and c their mean. Its part of the update is known, so it is taken out again: what is sent
-        and remembered are the gradients alone, c_i⁺ = c_i - c + (w - w_i)/(E η) (option II). The server's step along
-        the memory, ȳ + mean (y_i⁺ - y_i), then is that of SCAFFOLD, the mean of w_i - w over η.
+        SCAFFOLD's correction is c - c_i, with c_i the mean gradient along the client's last path and c their mean. Its
+        part of the update is known, so it is taken out again: what is sent and remembered are the gradients alone,
+        c_i⁺ = c_i - c + (w - w_i)/(E η) (option II). Where all paths have E steps, the server's step along the memory,
+        ȳ + mean (y_i⁺ - y_i), is that of SCAFFOLD, the mean of w_i - w over η.
         """
         if deviation is not None:
-            return deviation / _column(whole_steps(self.training.local_schedule, work.local_steps))
+            return deviation
         return None if start.direction is None else np.float32(-self.training.local_direction) * start.direction[None]
 
     def _sent(self, result: LocalResult, work: Work, round_index: int) -> LocalResult:

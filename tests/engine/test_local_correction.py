@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
+from fedtempo.learning.aggregation import Aggregator
 from fedtempo.learning.readable import ReadableSoftmax
 from fedtempo.learning.trainer import whole_steps
 from fedtempo.policies.policy import BufferedPlan, RoundPlan, Stateless
@@ -79,13 +80,26 @@ def test_what_is_remembered_are_gradients_alone(data, times, schedule):
         schedule, (1 + np.cos(np.pi * np.arange(5) / 5)) / 2
     )
     assert factors.sum() == pytest.approx(steps)
-    for client, correction in zip(members, deviation / steps, strict=True):
+    for client, correction in zip(members, deviation, strict=True):
         y, gradients = before.astype(np.float64), np.zeros(before.size)
         for batch, factor in zip(loop.clients.workers.batches.draw(np.array([client]), 1, 5)[0], factors, strict=True):
             _, gradient = board.loss_and_gradient(y.reshape(10, 61), board.inputs[batch], data.labels[batch])
             gradients -= factor * gradient.ravel()
             y = y - 0.1 * factor * (gradient.ravel() + correction)
         np.testing.assert_allclose(loop.aggregator.remembered.direction(client), gradients, atol=2e-4)
+
+
+def test_paths_of_other_lengths_have_the_same_mean_gradient():
+    """Clients with equal gradients are not corrected, however many local steps each has made."""
+    share, paths = np.array([0.5, 0.3, 0.2]), np.array([50.0, 10.0, 2.0])
+    server, gradient = Aggregator(share, memory=True), np.array([1.0, -2.0], np.float32)
+    updates = (-0.1 * paths[:, np.newaxis] * gradient).astype(np.float32)
+    server.apply(np.zeros(2, np.float32), np.arange(3), updates, share, 0.1, paths=paths)
+    np.testing.assert_allclose(server.deviation(np.arange(3)), 0, atol=1e-6)
+    server.apply(np.zeros(2, np.float32), np.array([1]), -3 * updates[1:2], share[1:2], 0.1, paths=paths[1:2])
+    found = server.deviation(np.arange(3))
+    mean = (0.5 * 50 * gradient - 3 * 0.3 * 10 * gradient + 0.2 * 2 * gradient) / (share @ paths)
+    np.testing.assert_allclose(found, [mean - gradient, mean + 3 * gradient, mean - gradient], rtol=1e-5)
 
 
 def test_who_never_reported_is_not_corrected(data, times):
