@@ -3,8 +3,9 @@
     python benchmarks/out_of_the_box.py --setups setup1,setup2,setup3,fashion,cifar10,shakespeare
 
 Tempo has the settings of a call that names none (problem_experiment.py): a step size that the run finds, and bits by
-the optimum. Weighted sampling and FedBuff have what configs/ found best for them, plain and with ``upload_bits`` auto;
-tempo stands there with a tuned step size too. All policies have the same draws of data, times and training, which no
+the optimum, and the mean of models that grows with the run. All have what configs/ found best for them, too, plain and
+with levers, ``upload_bits`` and ``server_average`` auto. A floor is tempo's option of this name: the share of the draws
+that goes by data share, which slow clients gain from. All policies have the same draws of data, times and training, which no
 setting was chosen on. All time counts. Writes benchmarks/out_of_the_box.md: geometric means, in which runs that missed
 the target enter at the limit, the ratio to weighted sampling at its tuned settings with a 95 % interval over draws,
 every draw, and the loss at the end of the tenth of the clients that upload slowest, over that of weighted sampling.
@@ -27,14 +28,19 @@ REPORT = Path(__file__).with_suffix(".md")
 FIRST_DRAW = 3000
 NOTHING_SET = ";".join(f"{name}={value}" for name, value in OUT_OF_THE_BOX.items() if name != "evaluate_growth")
 BASELINE = "weighted, tuned"
+LEVERS = "upload_bits=auto;server_average=auto"
 FORMS = {
     "tempo, nothing set": ("tempo", NOTHING_SET),
     "tempo, nothing set, 32 bits": ("tempo", f"{NOTHING_SET};upload_bits=32"),
-    "tempo, tuned step size, auto bits": ("tempo", "upload_bits=auto"),
+    "tempo, nothing set, floor 0.5": ("tempo", f"{NOTHING_SET};FLOOR=0.5"),
+    "tempo, nothing set, floor 1": ("tempo", f"{NOTHING_SET};FLOOR=1.0"),
+    "tempo, tuned": ("tempo", ""),
+    "tempo, tuned, levers": ("tempo", LEVERS),
     BASELINE: ("weighted", ""),
-    "weighted, tuned, auto bits": ("weighted", "upload_bits=auto"),
+    "weighted, tuned, levers": ("weighted", LEVERS),
     "weighted, step size auto": ("weighted", "step_size=auto;schedule=constant"),
-    "fedbuff, tuned, auto bits": ("fedbuff", "upload_bits=auto"),
+    "fedbuff, tuned": ("fedbuff", ""),
+    "fedbuff, tuned, levers": ("fedbuff", LEVERS),
 }
 
 
