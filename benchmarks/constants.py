@@ -21,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.engine.settings import TrainingSettings
 from fedtempo.engine.slow_clients import mean_loss, slowest
 from fedtempo.experiments.ranking.setup_grids import GRIDS

@@ -20,7 +20,7 @@ from fedtempo import simulate
 from fedtempo.checks import Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.files import whole_file
 from fedtempo.randomness import stream
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from joblib import Parallel, delayed
 
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.experiments.running.runner import ready, simulation_of
 from fedtempo.experiments.settings.config_file import load_experiment
 from fedtempo.files import whole_file

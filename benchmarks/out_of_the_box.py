@@ -2,10 +2,10 @@
 
     python benchmarks/out_of_the_box.py --setups setup1,setup2,setup3,fashion,cifar10,shakespeare
 
-Tempo has the settings of a call that names none (problem_experiment.py): a step size that the run finds, and bits by
-the optimum, and the mean of models that grows with the run. All have what configs/ found best for them, too, plain and
-with levers, ``upload_bits`` and ``server_average`` auto. A floor is tempo's option of this name: the share of the draws
-that goes by data share, which slow clients gain from. All policies have the same draws of data, times and training, which no
+Tempo has the settings of a call that names none (problem_experiment.py): a step size that the run finds, bits by the
+optimum, and the mean of models that grows with the run. All have what configs/ found best for them, too, plain and with
+levers, ``upload_bits`` and ``server_average`` auto. A floor is tempo's option of this name: the share of the draws that
+goes by data share, which slow clients gain from. All policies have the same draws of data, times and training, which no
 setting was chosen on. All time counts. Writes benchmarks/out_of_the_box.md: geometric means, in which runs that missed
 the target enter at the limit, the ratio to weighted sampling at its tuned settings with a 95 % interval over draws,
 every draw, and the loss at the end of the tenth of the clients that upload slowest, over that of weighted sampling.

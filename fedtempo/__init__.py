@@ -62,7 +62,7 @@ LAZY = {
     "fedtempo.api.tune": ("tune",),
     "fedtempo.simulator.channel": ("ChannelState",),
     "fedtempo.simulator.problem": ("Problem",),
-    "fedtempo.engine.loop": ("DivergedError",),
+    "fedtempo.engine.divergence": ("DivergedError",),
     "fedtempo.experiments.export": ("read_runs",),
 }
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedtempo.checks import InputError, Vector
 from fedtempo.data.federation import FederatedData
-from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.divergence import DivergedError
+from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord, encode
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.fingerprint import name_of

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from fedtempo.api.run_result import RunResult
 from fedtempo.checks import InputError, check_seed
 from fedtempo.data.federation import FederatedData
-from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.divergence import DivergedError
+from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord, read_records
 from fedtempo.engine.settings import check_training_names
 from fedtempo.experiments.running import runner

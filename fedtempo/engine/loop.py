@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from fedtempo.checks import InputError, Vector
+from fedtempo.checks import InputError, Integers, Vector
 from fedtempo.engine.clients import Clients, Outcome, Round, Start
+from fedtempo.engine.divergence import check_numbers
 from fedtempo.engine.plan_rules import check_plan, check_probe
 from fedtempo.engine.records import End, RoundRecord, Summary, pilot_record, round_record
 from fedtempo.engine.server_step import aggregator_of, note_sent, path_lengths, step_factor, to_aggregate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
 from fedtempo.engine.slow_clients import mean_loss, slowest
-from fedtempo.engine.step_size import FEWEST_STEPS, choose_step_size, quickest
+from fedtempo.engine.step_size import try_step_sizes
 from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
 from fedtempo.learning.aggregation import blended
@@ -25,15 +26,7 @@ from fedtempo.randomness import stream
 from fedtempo.state import Arrays, Rows, Stateful, read_states, write_states
 from fedtempo.theory.bits import WHOLE
 
-HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
-SMALL_LOSS = 0.01  # that of w₀ counts as so much at least
 QUESTIONS = 100  # that a policy may ask before it plans a round
-
-
-class DivergedError(ArithmeticError):
-    """Training left the numbers; the message names the round, ``records`` hold what came before."""
-
-    records: tuple[RoundRecord, ...] = ()
 
 
 @dataclass(slots=True)
@@ -184,23 +177,22 @@ class Loop:
         else:
             done = round_.train(chosen)
         report = self._aggregate(chosen, done)
-        self._check_numbers(report)
+        check_numbers(report, self.state.initial_loss, self.state.rounds_done)
         self.policy.observe(report)
         self.sizes.observe(report)
         return round_record(self.state.time, report, done.step_size)
 
     def _try_step_sizes(self) -> RoundRecord:
         """Let some clients find η₀, and let the time pass that this takes: a pilot, after which w₀ is as it was."""
-        state, steps = self.state, max(self.training.local_steps, FEWEST_STEPS)
-        begun = self.clients.begin(self._start(0.0))
+        state, begun = self.state, self.clients.begin(self._start(0.0))
         now = begun.conditions
         available = np.arange(len(self.fleet)) if now.available is None else np.flatnonzero(now.available)
-        clients = quickest(self.fleet.compute_time if now.compute_time is None else now.compute_time, available)
+        times = self.fleet.compute_time if now.compute_time is None else now.compute_time
 
-        def path_losses(step_size: float) -> Vector:
+        def path_losses(clients: Integers, step_size: float, steps: int) -> Vector:
             return begun.ask(Probe(clients=clients, ask="path_loss", step_size=step_size, local_steps=steps))
 
-        state.step_size = choose_step_size(path_losses)
+        state.step_size, clients = try_step_sizes(times, available, self.training.local_steps, path_losses)
         seconds = begun.seconds_asked
         state.time += seconds
         state.rounds_done += 1
@@ -288,8 +280,9 @@ class Loop:
             then[answered],
             follow_memory=chosen.follow_memory,
             factor=step_factor(chosen, done) * chosen.server_factor,
-            paths=path_lengths(done, self.training)[answered] if self.training.local_correction else None,
         )
+        if self.training.local_correction:
+            self.aggregator.note_paths(plan.members[answered], path_lengths(done, self.training)[answered])
         self.state.model, residual_norm = step.model, np.full(len(answered), np.nan)
         if result.buffers is not None:
             self.state.buffers = blended(self.state.buffers, plan.weights_of(answered), result.buffers[answered])
@@ -344,17 +337,6 @@ class Loop:
             if enough and state.time_to_accuracy is None:
                 state.time_to_accuracy = self.time_trained
         return last
-
-    def _check_numbers(self, report: RoundReport) -> None:
-        wrong = None
-        first = math.inf if self.state.initial_loss is None else self.state.initial_loss
-        if report.loss is not None and not report.loss <= first + (HOPELESS - 1) * max(abs(first), SMALL_LOSS):
-            wrong = f"the loss is {report.loss:.3g}, at first it was {first:.3g}"
-        elif not math.isfinite(report.aggregate_norm):
-            wrong = "the updates are no longer finite numbers"
-        if wrong is not None:
-            rounds = self.state.rounds_done
-            raise DivergedError(f"training diverged in round {rounds}: {wrong}; use a smaller step_size")
 
     def _end(self) -> End | None:
         """Return why the run ends here, None if it goes on."""

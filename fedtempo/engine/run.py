@@ -10,7 +10,8 @@ from types import FrameType
 import msgspec
 
 from fedtempo.checks import InputError
-from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.divergence import DivergedError
+from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord, Summary
 from fedtempo.engine.run_folder import RunFolder, other_version
 from fedtempo.state import Arrays

@@ -13,8 +13,8 @@ import numpy as np
 
 from fedtempo.checks import InputError
 from fedtempo.engine import headers
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.engine.headers import LIMITS
-from fedtempo.engine.loop import DivergedError
 from fedtempo.engine.records import (
     RECORDS,
     Header,

@@ -161,10 +161,13 @@ def policy_setting(
     training: TrainingSettings,
     options: Mapping[str, object],
     known_gradient_bound: Callable[[], Vector] | None = None,
+    *,
+    plain_paths: bool = False,
     **uploads: tuple[float, ...],
 ) -> PolicySetting:
     """Return what a policy is made from; ``known_gradient_bound``: what oracles know, where somebody does.
 
+    ``plain_paths``: clients run the local steps that plans ask for, by plain SGD, unless the settings say otherwise.
     ``uploads``: ``upload_shares`` and ``upload_noise`` of a PolicySetting, where the size of the model is known.
     """
     return PolicySetting(
@@ -174,6 +177,8 @@ def policy_setting(
         duplicates=training.duplicates,
         server_momentum=training.server_momentum,
         upload_bits=training.upload_bits,
+        plain_paths=plain_paths
+        and not (training.clip_norm or training.proximal or training.local_schedule != "constant"),
         options=options,
         known_gradient_bound=known_gradient_bound,
         **uploads,

@@ -23,7 +23,16 @@ CLIENTS = 8  # that try: the quickest of those available
 FEWEST_STEPS = 20  # of a path: one step ends before its loss is seen
 STANDSTILL = 1e-30  # step size that leaves w₀ where it is
 
+PathLossesOf = Callable[[Integers, float, int], Vector]  # of clients, for a step size and a number of steps
 PathLosses = Callable[[float], Vector]  # of some clients along paths of a step size; ∞ where one left the numbers
+
+
+def try_step_sizes(
+    compute_time: Vector, available: Integers, local_steps: int, path_losses: PathLossesOf
+) -> tuple[float, Integers]:
+    """Return the step size that the quickest of those available find, and who they are."""
+    clients, steps = quickest(compute_time, available), max(local_steps, FEWEST_STEPS)
+    return choose_step_size(lambda step_size: path_losses(clients, step_size, steps)), clients
 
 
 def quickest(compute_time: Vector, available: Integers) -> Integers:

@@ -38,9 +38,8 @@ class AggregatorState:
     remembered: MemoryState = field(default_factory=MemoryState)  # y_i
     total_remembered: Parameters | None = None  # Σ p y over those who have reported
     known_share: float = 0.0  # Σ p over them
-    paths: dict[int, float] = field(
-        default_factory=dict
-    )  # steps of η in what is remembered, where that is corrected by
+    paths: dict[int, float] = field(default_factory=dict)  # steps of η that led to each y_i, where anybody asks
+    total_path: float = 0.0  # Σ p times these
 
 
 class Aggregator:
@@ -94,12 +93,11 @@ class Aggregator:
         *,
         follow_memory: bool = True,
         factor: float = 1.0,
-        paths: Vector | None = None,
     ) -> Step:
         """Return the next model, with the η of now, and of when each member started if that differs.
 
         Where the memory is not followed, it is kept up to date, and d is what it would be without. ``factor``: of the
-        length of this step alone. ``paths``: steps of η that led to each update, which ``deviation`` asks for.
+        length of this step alone.
         """
         then = np.full(len(members), step_size) if step_size_then is None else step_size_then
         scaled = (weights * (step_size / then)).astype(np.float32)
@@ -109,8 +107,6 @@ class Aggregator:
         if self.plain and factor == 1:
             return Step(model + aggregate, norm, norm / step_size, norms(updates) / then, direction)
         residuals: Parameters = updates / then.astype(np.float32)[:, np.newaxis]
-        if paths is not None:
-            self.state.paths |= dict(zip(members.tolist(), paths.tolist(), strict=True))
         if self.memory:
             remembered, residuals = self._with_memory(members, residuals, weights)
             direction = remembered if follow_memory else direction
@@ -139,17 +135,22 @@ class Aggregator:
             state.velocity = step
         return np.float32(self.step_size * step_size) * step
 
+    def note_paths(self, members: Integers, paths: Vector) -> None:
+        """Remember how many steps of η led to each update of the last step, which ``deviation`` asks for."""
+        state = self.state
+        for client, path in zip(members.tolist(), paths.tolist(), strict=True):
+            state.total_path += float(self.data_share[client]) * (path - state.paths.get(client, 0.0))
+            state.paths[client] = path
+
     def deviation(self, clients: Integers) -> Parameters:
         """Return c - c_i of some clients, as rows, c_i = -y_i over the steps of its path; 0 where one never reported.
 
-        c is the mean of the memory, -ȳ, over the mean of the paths.
+        c is -Σ p y over Σ p times the steps: a client counts by its data and by its steps.
         """
         state = self.state
         if state.total_remembered is None or not state.known_share:
             raise ValueError("deviations are those of a memory in which somebody is")
-        reported = list(state.paths)
-        mean_path = np.average(list(state.paths.values()), weights=self.data_share[reported])
-        usual = state.total_remembered / np.float32(state.known_share * mean_path)
+        usual = state.total_remembered / np.float32(state.total_path)
         found = np.zeros((len(clients), usual.size), dtype=np.float32)
         for row, client in zip(found, clients.tolist(), strict=True):
             own = self.remembered.direction(client)
@@ -166,9 +167,9 @@ class Aggregator:
                 state.total_remembered = state.total_remembered - share * old
                 state.known_share = max(state.known_share - float(share), 0.0)
                 self.remembered.drop(client)
-                state.paths.pop(client, None)
+                state.total_path -= float(share) * state.paths.pop(client, 0.0)
         if not len(self.remembered):  # what rounding leaves of sums over nobody is no mean
-            state.total_remembered, state.known_share = None, 0.0
+            state.total_remembered, state.known_share, state.total_path = None, 0.0, 0.0
 
     def reset(self) -> None:
         """Forget everything: training starts again from w₀."""

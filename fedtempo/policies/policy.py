@@ -276,6 +276,7 @@ class PolicySetting:
     upload_bits: UploadBits = 32  # that plans have which name none; auto: a plan may name its own
     upload_shares: tuple[float, ...] = tuple(bits / BITS[-1] for bits in BITS)  # of 32 bits' bytes, by size
     upload_noise: tuple[float, ...] = ()  # ω to expect by size, where a plan may name its own bits
+    plain_paths: bool = False  # clients run the local steps that they are asked for, along gradients as they are
     options: Mapping[str, object] = field(default_factory=dict)  # of the table [policy.<name>] in the configuration
     known_gradient_bound: Callable[[], Vector] | None = None  # for oracles: what no real run knows beforehand
 

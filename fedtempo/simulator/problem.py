@@ -14,7 +14,7 @@ from fedtempo.checks import InputError, Integers, MissingDependencyError, Vector
 from fedtempo.data.federation import FederatedData
 from fedtempo.engine.clients import Start
 from fedtempo.engine.settings import TrainingSettings
-from fedtempo.engine.step_size import FEWEST_STEPS, choose_step_size, quickest
+from fedtempo.engine.step_size import try_step_sizes
 from fedtempo.fingerprint import array_digest, described, name_of
 from fedtempo.fleet import Fleet
 from fedtempo.learning.batches import Batches
@@ -162,7 +162,10 @@ class Problem:
         return Batches(self.data.offsets, batch_size=training.batch_size, seed=seed)
 
     def first_gradient_bounds(self, training: TrainingSettings, seed: int) -> Vector:
-        """Return the largest gradient norm of each client in its first local run from w₀: what an oracle knows."""
+        """Return the largest gradient norm of each client in its first local run from w₀: what an oracle knows.
+
+        A step size that is left to the run is that which the quickest of all clients find.
+        """
         first = self.initial_model(seed), self.initial_buffers(seed)
         start = Start(model=first[0], buffers=first[1], round_index=0, rounds_done=0, time=0.0, step_size=0.0)
         workers = LocalWorkers(self.trainer, self.batches(training, seed), training)
@@ -176,8 +179,8 @@ class Problem:
 
         step_size = None
         if training.step_size == "auto":
-            some, steps = quickest(self.fleet.compute_time, everyone), max(training.local_steps, FEWEST_STEPS)
-            step_size = choose_step_size(lambda size: paths(some, size, steps).mean_loss)
+            times, usual = self.fleet.compute_time, training.local_steps
+            step_size, _ = try_step_sizes(times, everyone, usual, lambda *path: paths(*path).mean_loss)
         return paths(everyone, training.step_size_of(0, step_size), training.local_steps).largest_gradient_norm
 
 

@@ -35,6 +35,7 @@ def make_policy(problem: Problem, settings: RunSettings) -> Policy:
         training,
         settings.options,
         lambda: problem.first_gradient_bounds(training, seed),
+        plain_paths=getattr(problem.trainer, "optimiser", None) is None,
         **uploads_of(training, *numbers),
     )
     return make(settings.policy, setting)

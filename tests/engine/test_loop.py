@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.policies.policy import Probe, Restart, RoundPlan
 from support.simulations import run
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.policies.clustered import ClusteredSampling
 from fedtempo.policies.kvib import KVib
 from fedtempo.policies.ocs import OptimalClientSampling, approximate_inclusion

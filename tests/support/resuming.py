@@ -8,7 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.divergence import DivergedError
+from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import encode
 from fedtempo.learning.trainer import Evaluation
 from fedtempo.simulator.simulated_clients import SimulatedClients, SimulatedRound

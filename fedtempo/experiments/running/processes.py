@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-from fedtempo.engine.loop import DivergedError, Loop
+from fedtempo.engine.divergence import DivergedError
+from fedtempo.engine.loop import Loop
 from fedtempo.engine.records import RoundRecord, RunNotice
 from fedtempo.engine.run import ctrl_c
 from fedtempo.experiments.running.planned import PlannedRun

@@ -242,6 +242,8 @@ def for_policy(experiment: Experiment, policy: str) -> tuple[TrainingSettings, d
     """Return the training settings that a policy trains with, and its own options."""
     options = dict(experiment.policy.get(policy, {}))
     own = checked_table(f"policy.{policy}.training", options.pop("training", {}))
+    if own.get("step_size") == "auto" and experiment.training.step_size != "auto":
+        own = {"schedule": None, **own}  # what a step size that the run finds brings with it
     table = merged(asdict(experiment.training), own)
     training = decode(TrainingSettings, table, f"policy.{policy}.training")
     if training.cohort_size > MOST_DRAWN:

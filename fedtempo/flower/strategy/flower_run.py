@@ -158,7 +158,8 @@ class FlowerRun:
     def _loop(self, num_rounds: int) -> Loop:
         settings, fleet = self.settings, self.fleet
         uploads = uploads_of(settings.training, *self._upload_numbers)
-        setting = policy_setting(fleet, settings.training, settings.options, None, **uploads)
+        # An app may run a number of steps of its own.
+        setting = policy_setting(fleet, settings.training, settings.options, None, plain_paths=False, **uploads)
         loop = LoopSettings(
             fleet=fleet,
             policy=make(settings.policy, setting),

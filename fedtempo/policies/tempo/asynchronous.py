@@ -10,7 +10,7 @@ from fedtempo.policies.policy import BufferedPlan, RoundContext
 from fedtempo.policies.tempo import constants
 from fedtempo.policies.tempo.draws import Draws
 from fedtempo.policies.tempo.knowledge import Knowledge, Seconds
-from fedtempo.policies.tempo.means import quickest_means
+from fedtempo.policies.tempo.means import MeanSeconds, quickest_means
 from fedtempo.theory.bits import BITS, Sizes
 from fedtempo.theory.bits import solve as minimise_time_over_bits
 from fedtempo.theory.closed_network import fewest_that_fill, update_time
@@ -65,6 +65,7 @@ class StepPlanner:
             if state.sampling_prob is not None:
                 known.turns.settle(state.sampling_prob)
             self._choose_means(context)
+            state.arrivals = self._arrivals()
             state.sampling_prob, state.upload_bits = self.solve(known.seconds(context, state.local_steps))
             state.steps_with_it = 0
         state.arrivals = self._arrivals()
@@ -112,7 +113,7 @@ class StepPlanner:
     def _minimise(self, importance: Vector, strength: float, seconds: Seconds) -> Drawing:
         """Return the q and bits of least time, by what a second of computing and of uploading costs an update."""
         known = self.known
-        tau, t = self._prices(seconds)
+        tau, t, _ = self._prices(seconds)
         if not known.upload_noise.chooses:
             return Drawing(minimise_time(importance, t + tau, strength), None)
         # Along a memory what is new counts, and rounding adds noise to all that is sent.
@@ -129,7 +130,7 @@ class StepPlanner:
         Where as many are in flight as keep the link busy, an update along the memory costs its upload alone.
         """
         steps, places = self.known.state.steps, self._places()
-        if places >= steps.to_fill and not self._steps_are_means:
+        if places >= steps.to_fill and not self.known.steps_are_means:
             return Seconds(0.0 * seconds.compute, seconds.upload)
         price = update_time(max(places, 1), steps.mean_compute, steps.mean_upload)
         return Seconds(price.compute * seconds.compute, price.upload * seconds.upload)
@@ -138,26 +139,28 @@ class StepPlanner:
         return 1.0 if bits is None else self.known.upload_shares[np.searchsorted(BITS, bits)]
 
     def _choose_means(self, context: RoundContext) -> None:
-        """Choose how many updates a mean takes, and how many local steps each, where the memory failed."""
+        """Choose how many local steps updates have, and where a step is a mean, how many updates it takes."""
         known, steps, usual = self.known, self.known.state.steps, context.local_steps
-        before, steps.local_steps = steps.local_steps or usual, known.local_steps(context)
-        if not self._steps_are_means or not steps.mean_upload:
+        steps.local_steps = known.local_steps(context)
+        if not known.steps_are_means:
             return
+        q = known.fleet.data_share if steps.sampling_prob is None else steps.sampling_prob
+        seconds, free = known.seconds(context, steps.local_steps), known.shortens_paths and steps.local_steps is None
         chosen = quickest_means(
-            steps.mean_compute * usual / before,
-            steps.mean_upload,
-            usual=usual,
-            bend=known.paths.bend if known.memory_failed and steps.local_steps is None else None,
+            MeanSeconds(
+                compute=float(q @ (seconds.compute - seconds.fixed)),
+                fixed=float(q @ np.broadcast_to(seconds.fixed, q.shape)),
+                upload=float(q @ (seconds.upload * self._shares(steps.upload_bits))),
+            ),
+            usual=steps.local_steps or usual,
+            bend=known.paths.bend if free else None,
             least=self._least_arrivals(),
             most_in_flight=self._most_places(),
         )
         steps.of_a_mean = chosen.arrivals
-        if known.memory_failed and steps.local_steps is None:
+        if free:
             steps.local_steps = chosen.local_steps
-
-    @property
-    def _steps_are_means(self) -> bool:
-        return self.known.form.memory and not self.known.follows_memory
+        self._note_times(q, steps.upload_bits, known.seconds(context, steps.local_steps))
 
     def _least_arrivals(self) -> int:
         known = self.known
@@ -165,15 +168,13 @@ class StepPlanner:
 
     def _arrivals(self) -> int:
         """Return how many updates the next step takes."""
-        least = self._least_arrivals()
-        return (
-            min(max(least, self.known.state.steps.of_a_mean), len(self.known.fleet)) if self._steps_are_means else least
-        )
+        known, least = self.known, self._least_arrivals()
+        return min(max(least, known.state.steps.of_a_mean), len(known.fleet)) if known.steps_are_means else least
 
     def _places(self) -> int:
         """Return how many are to be in flight."""
         known, steps = self.known, self.known.state.steps
-        if not self._steps_are_means:
+        if not self.known.steps_are_means:
             return steps.arrivals + round((self._in_flight() - 1) / known.caution.level)
         return max(min(self._in_flight(), round((1 + constants.STALE) * steps.arrivals)), steps.arrivals)
 

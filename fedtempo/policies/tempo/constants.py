@@ -10,6 +10,7 @@ import math
 # How many updates a step takes, and who computes meanwhile.
 ARRIVALS = 0.8  # updates of a step without momentum, once all data were reported; times 1/(1 - m), rounded up [10]
 ARRIVALS_FOR_UNSEEN_DATA = 2.0  # times as many more while no data were reported yet [10]
+NOISE_OF_AN_UPDATE = 3.0  # ν, squared, over the squared way of a step: LeNet-5 took 54 steps of 4, 40 of 11 [25]
 SMALL_COHORT = 4  # updates of a mean at least, where the memory is not followed [12]
 LINK_BUSY = 0.95  # share of the time that as many are in flight for [20]
 MOST_IN_FLIGHT = 1 / 4  # of the fleet: who is in flight cannot be drawn [20]
@@ -53,7 +54,7 @@ LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, b
 PATHS_OF_THE_PAST = 0.95  # share of the past in the running means, for each update [11]
 FEWEST_STEPS = 2  # one step shows nothing of how a path bends [11]
 MOST_STEPS = 10.0  # times the usual number [11]
-FEWER_STEPS = 2**0.5  # times fewer, from one number of local steps of a mean to the next that is looked at
+FEWER_STEPS = 2**0.5  # times fewer, from one number of local steps of a mean to the next that is looked at [25]
 
 # What deciding may cost (benchmarks/overhead.md). A step changes little in a large fleet.
 CLIENTS_FOR_A_STEP = 100  # q is solved for once in N/100 steps

@@ -90,6 +90,7 @@ class Seconds(NamedTuple):
 
     compute: Vector  # whatever delays nobody else, downloads included
     upload: Vector  # with the whole link
+    fixed: Vector | float = 0.0  # of ``compute`` what the number of local steps does not change
 
 
 class Knowledge:
@@ -144,9 +145,14 @@ class Knowledge:
         return max(math.exp(-max(unseen, 0.0) / 2), constants.LEAST_HOLDING)
 
     @property
-    def memory_failed(self) -> bool:
-        """Whether steps are means because the memory was tried, when clients reported again, and did not hold."""
-        return self.form.memory and not self.follows_memory and math.isfinite(self.novelty.doubt)
+    def steps_are_means(self) -> bool:
+        """Whether there is a memory that is not followed."""
+        return self.form.memory and not self.follows_memory
+
+    @property
+    def shortens_paths(self) -> bool:
+        """Whether fewer local steps may pay: steps are means since the memory, when it was tried, did not hold."""
+        return self.steps_are_means and self.form.plain_paths and math.isfinite(self.novelty.doubt)
 
     def local_steps(self, context: RoundContext) -> int | None:
         """Return E where options leave it to tempo, None for the engine's."""
@@ -158,9 +164,10 @@ class Knowledge:
         tau, t = times.compute, times.upload / fleet.total_bandwidth
         if steps is not None:
             tau = tau * (steps / context.local_steps)
+        fixed = np.zeros(len(fleet)) if fleet.download_time is None else fleet.download_time
         if fleet.bandwidth_cap is not None:  # what a slow link of its own adds hinders nobody else, as computing
-            tau = tau + (times.upload / np.minimum(fleet.bandwidth_cap, fleet.total_bandwidth) - t)
-        return Seconds(tau if fleet.download_time is None else tau + fleet.download_time, t)
+            fixed = fixed + (times.upload / np.minimum(fleet.bandwidth_cap, fleet.total_bandwidth) - t)
+        return Seconds(tau + fixed, t, fixed)
 
     def forget_the_gone(self, draws: int, context: RoundContext) -> Integers | None:
         """Return whom the server is to forget after so many draws.

@@ -49,7 +49,8 @@ class LocalSteps:
 
     def observe(self, report: RoundReport, total_bandwidth: float) -> None:
         """Learn how far the updates of a round came for the way that they went, and how long that took."""
-        steps, reached = report.local_steps, report.update_norm / report.step_size
+        rounding = 0.0 if report.noise_of_uploads is None else report.noise_of_uploads
+        steps, reached = report.local_steps, report.update_norm / (report.step_size * np.sqrt(1 + rounding))
         lost = (steps * report.mean_gradient_norm - reached) / np.maximum(steps - 1, 1)
         whole = np.isfinite(lost + reached + report.compute_time + report.upload_time)
         useful = ~report.failed & (steps > 1) & whole

@@ -56,6 +56,7 @@ class Form:
     signal_factor: float  # of ‖d‖² in C of P3
     cohort_size: int  # K of the engine's settings
     momentum: float  # m of the server
+    plain_paths: bool  # whether fewer local steps can be asked for where they pay
 
     @classmethod
     def chosen(cls, options: TempoOptions, setting: PolicySetting) -> "Form":
@@ -75,6 +76,7 @@ class Form:
             signal_factor=float(signal if options.signal_factor is None else options.signal_factor),
             cohort_size=setting.cohort_size,
             momentum=m,
+            plain_paths=setting.plain_paths,
         )
 
     @property

@@ -72,7 +72,7 @@ class RoundPlanner:
 
     def _learn_costs(self, seconds: Seconds, members: Integers) -> None:
         """Follow what each client adds to the rounds that are being drawn."""
-        rounds, (tau, t) = self.known.state.rounds, seconds
+        rounds, (tau, t, _) = self.known.state.rounds, seconds
         marginal, end = marginal_round_times(tau, t, members)
         marginal = np.maximum(marginal, constants.LEAST_COST * (t + tau))
         fixed = max(end - float(marginal[members].sum()), 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.experiments.comparing.statistics import Target
 from fedtempo.experiments.report.page import render, report, write_report

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedtempo import InputError
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.engine.records import RECORDS, read_header, read_records
 from fedtempo.engine.run_folder import CHECKPOINT, LOCK
 from fedtempo.experiments.running import provenance

@@ -10,7 +10,7 @@ from flwr.app import MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedtempo import Fleet, InputError
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.engine.records import RECORDS
 from fedtempo.flower.app.client_app import app as client_app
 from fedtempo.flower.app.model_arrays import pack

@@ -9,7 +9,7 @@ import pytest
 from fedtempo import InputError
 from fedtempo.data.federation import FederatedData
 from fedtempo.data.synthetic import synthetic_data
-from fedtempo.engine.loop import DivergedError
+from fedtempo.engine.divergence import DivergedError
 from fedtempo.policies.policy import BufferedPlan, RoundPlan
 from fedtempo.policies.tempo import Tempo
 from fedtempo.simulator.absences import WithAbsences
