@@ -14,7 +14,7 @@ from fedtempo.engine.plan_rules import check_plan, check_probe
 from fedtempo.engine.records import End, RoundRecord, Summary, pilot_record, round_record
 from fedtempo.engine.server_step import aggregator_of, note_sent, path_lengths, step_factor, to_aggregate
 from fedtempo.engine.settings import StopSettings, TrainingSettings
-from fedtempo.engine.slow_clients import mean_loss, slowest
+from fedtempo.engine.slow_clients import slow_loss_of
 from fedtempo.engine.step_size import try_step_sizes
 from fedtempo.engine.upload_sizes import UploadSizes
 from fedtempo.fleet import Fleet
@@ -116,6 +116,9 @@ class Loop:
         if self.ended is None:
             raise ValueError("a run has a summary once it has ended")
         state, last = self.state, self.state.last
+        slow_loss: float | msgspec.UnsetType | None = msgspec.UNSET
+        if self.training.slow_share and self.ended != "diverged":
+            slow_loss = slow_loss_of(self.model, self.buffers, self.clients, self.fleet, self.training.slow_share)
         return Summary(
             end=self.ended,
             rounds=self.rounds_trained,
@@ -126,16 +129,8 @@ class Loop:
             accuracy=_accuracy(last),
             time_to_loss=state.time_to_loss,
             time_to_accuracy=state.time_to_accuracy,
-            slow_loss=self._slow_loss(),
+            slow_loss=slow_loss,
         )
-
-    def _slow_loss(self) -> float | msgspec.UnsetType | None:
-        """Return the loss of the slowest clients, where it is asked for and somebody knows it."""
-        if not self.training.slow_share or self.ended == "diverged":
-            return msgspec.UNSET
-        who = slowest(self.fleet, self.training.slow_share)
-        losses = self.clients.losses(self.model, self.buffers, who)
-        return msgspec.UNSET if losses is None else mean_loss(losses, self.fleet.data_share[who])
 
     @property
     def resumable(self) -> bool:
@@ -327,7 +322,7 @@ class Loop:
     def _evaluate(self, plan: RoundPlan, seconds: float) -> Evaluation | None:
         state, stop = self.state, self.stop
         due = self.training.looks_after(state.round_index, state.time - seconds, state.time)
-        if not (due or plan.evaluate or self._limit_reached() is not None):
+        if not (due or plan.evaluate or self._limit is not None):
             return None
         last = state.last = self.clients.evaluate(self.model, self.buffers)
         if plan.phase == "train" and last is not None:
@@ -338,20 +333,16 @@ class Loop:
                 state.time_to_accuracy = self.time_trained
         return last
 
+    @property
+    def _limit(self) -> End | None:
+        return self.stop.limit_reached(self.rounds_trained, self.time_trained)
+
     def _end(self) -> End | None:
         """Return why the run ends here, None if it goes on."""
         state, stop = self.state, self.stop
         targets = ((stop.target_loss, state.time_to_loss), (stop.target_accuracy, state.time_to_accuracy))
         wanted = [reached for target, reached in targets if target is not None]
-        return "target" if wanted and None not in wanted else self._limit_reached()
-
-    def _limit_reached(self) -> End | None:
-        stop = self.stop
-        if stop.max_rounds is not None and self.rounds_trained >= stop.max_rounds:
-            return "max_rounds"
-        if stop.max_time is not None and self.time_trained >= stop.max_time:
-            return "max_time"
-        return None
+        return "target" if wanted and None not in wanted else self._limit
 
 
 def _accuracy(evaluation: Evaluation | None) -> float | None:

@@ -155,6 +155,12 @@ class StopSettings:
         if self.target_accuracy is not None:
             check_finite("target_accuracy", self.target_accuracy)
 
+    def limit_reached(self, rounds: int, time: float) -> Literal["max_rounds", "max_time"] | None:
+        """Return which limit a run is at after so many rounds and seconds, if any."""
+        if self.max_rounds is not None and rounds >= self.max_rounds:
+            return "max_rounds"
+        return "max_time" if self.max_time is not None and time >= self.max_time else None
+
 
 def policy_setting(
     fleet: Fleet,

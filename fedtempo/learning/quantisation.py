@@ -9,8 +9,7 @@ same u, takes uΔ off again and rotates back. The error of each y is then even b
 
     ω = Σ n s² / (3 (2^b - 1)² ‖x‖²)   over blocks of n numbers,
 
-which the client knows exactly. Without rotation and with u left on, three bits had the noise that two have so
-(docs/decisions/0023-rotated-uploads.md).
+which the client knows exactly (docs/decisions/0023-rotated-uploads.md).
 """
 
 from typing import TypeAlias
@@ -28,6 +27,7 @@ from fedtempo.theory.bits import BITS, WHOLE
 BLOCK = 256  # numbers that share a scale
 HEADER = 8  # bytes: two that say what this is, bits, one that is 0, and how many numbers
 MAGIC = b"fr"
+OTHER_VERSION = "clients and server need the same version of fedtempo"
 LARGEST_SCALE = 1e18  # of an update that somebody may have trained: its squares are finite in single precision
 STEPS = np.array([2**bits - 1 for bits in BITS[:-1]], dtype=np.float64)  # from -s to s, of each size
 
@@ -69,10 +69,12 @@ class Quantiser:
         """Round each update to its bits, in its place; return ω of each, as rows.
 
         An update that is not finite, or nearly not, stays as it is, and its ω is NaN. ``nearest``: to the nearest
-        level, which is biased, and ω is then the squared error over the squared norm.
+        level, which is biased, and ω is then the squared error over the squared norm, with that of the numbers that
+        fill up the last block.
         """
-        noise = np.zeros((len(updates), len(BITS)))
-        _round_all(updates, _steps(bits), self.key, clients, np.uint64(round_index), STEPS, noise, nearest)
+        noise, (rotated, scales) = np.zeros((len(updates), len(BITS))), _room(updates.shape[1])
+        index = np.uint64(round_index)
+        _round_all(updates, _steps(bits), self.key, clients, index, STEPS, noise, rotated, scales, nearest)
         return noise
 
     def noise(self, update: Parameters, client: int, round_index: int) -> Noise:
@@ -84,10 +86,11 @@ class Quantiser:
         if bits == WHOLE:
             return update.astype("<f4").tobytes()
         rotated, scales = _room(update.size)
-        codes = np.empty(rotated.size, dtype=np.int64)
+        codes, u = np.empty(rotated.size, dtype=np.int64), np.empty(rotated.size)
         words = _words(self.key, client, np.uint64(round_index))
         _rotate(update, words, rotated, scales)
-        _encode(rotated, scales, float(_steps(bits)), words, codes, False)
+        _draw(words, u)
+        _encode(rotated, scales, float(_steps(bits)), u, codes)
         packed = np.zeros(-(-codes.size * bits // 8), dtype=np.uint8)
         _pack(codes, bits, packed)
         header = MAGIC + bytes([bits, 0]) + update.size.to_bytes(4, "little")
@@ -101,7 +104,9 @@ class Quantiser:
         if bits == WHOLE:
             return np.frombuffer(data, dtype="<f4").astype(np.float32)
         if data[:HEADER] != MAGIC + bytes([bits, 0]) + numbers.to_bytes(4, "little"):
-            raise InputError("an upload", f"begin with the header of {numbers} numbers of {bits} bits", "another")
+            raise InputError(
+                "an upload", f"begin with the header of {numbers} numbers of {bits} bits", "another", OTHER_VERSION
+            )
         rotated, scales = _room(numbers)
         scales[:] = np.frombuffer(data, dtype="<f4", count=scales.size, offset=HEADER)
         if not ((scales >= 0) & (scales <= LARGEST_SCALE)).all():
@@ -109,17 +114,12 @@ class Quantiser:
             raise InputError("the scales of an upload", f"be from 0 to {LARGEST_SCALE:g}", got)
         codes = np.empty(rotated.size, dtype=np.int64)
         _unpack(np.frombuffer(data, dtype=np.uint8, offset=HEADER + 4 * scales.size), bits, codes)
-        words = _words(self.key, client, np.uint64(round_index))
+        words, u = _words(self.key, client, np.uint64(round_index)), np.empty(rotated.size)
         update = np.empty(numbers, dtype=np.float32)
-        _decode(codes, scales, float(_steps(bits)), words, rotated, False)
+        _draw(words, u)
+        _decode(codes, scales, float(_steps(bits)), u, rotated)
         _rotate_back(rotated, words, update)
         return update
-
-
-def noise_of(updates: Parameters) -> Noise:
-    """Return ω of each update at each size, as rows: up to the signs that are drawn, that of whoever sends it."""
-    none = np.zeros(len(updates), dtype=np.int64)
-    return Quantiser(0).round(updates.copy(), none + WHOLE, none, 0)
 
 
 def _blocks(numbers: int) -> int:
@@ -152,22 +152,21 @@ def _round_all(
     round_index: np.uint64,
     sizes: Vector,
     noise: Vector,
+    rotated: Parameters,
+    scales: Parameters,
     nearest: bool,
 ) -> None:
-    """Round each row to its levels, unless they are those of 32 bits, and fill in its ω."""
-    count = updates.shape[1]
-    rest, size = count % BLOCK, BLOCK
-    while size // 2 >= rest and size > 0:
-        size //= 2
-    rotated = np.empty(count - rest + size, dtype=np.float32)
-    codes, scales = np.empty(len(rotated), dtype=np.int64), np.empty(-(-count // BLOCK), dtype=np.float32)
+    """Round each row to its levels, unless they are those of 32 bits, and fill in its ω; there is room for a row."""
+    codes, u = np.empty(len(rotated), dtype=np.int64), np.zeros(len(rotated))
     for k in range(len(updates)):
         words = _words(key, clients[k], round_index)
         _rotate(updates[k], words, rotated, scales)
         _measure(updates[k], rotated, scales, sizes, noise[k], nearest)
         if steps[k] < 2.0**31 and np.isfinite(noise[k, 0]):
-            _encode(rotated, scales, steps[k], words, codes, nearest)
-            _decode(codes, scales, steps[k], words, rotated, nearest)
+            if not nearest:
+                _draw(words, u)
+            _encode(rotated, scales, steps[k], u, codes)
+            _decode(codes, scales, steps[k], u, rotated)
             _rotate_back(rotated, words, updates[k])
 
 
@@ -277,45 +276,30 @@ def _measure(
 
 
 @exact
-def _encode(
-    rotated: Parameters,
-    scales: Parameters,
-    steps: float,
-    words: npt.NDArray[np.uint32],
-    codes: Codes,
-    nearest: bool,
-) -> None:
+def _draw(words: npt.NDArray[np.uint32], u: Vector) -> None:
+    """Fill in u of each place, from -1/2 to 1/2: of signed numbers, which vector code can convert."""
+    for i in range(len(u)):
+        u[i] = np.float64(np.int32(_word(words, i) >> np.uint32(1))) * 2.0**-31 - 0.5
+
+
+@exact
+def _encode(rotated: Parameters, scales: Parameters, steps: float, u: Vector, codes: Codes) -> None:
     """Fill in the level that each rotated number becomes."""
     for first in range(0, len(rotated), BLOCK):
         scale = np.float64(scales[first // BLOCK])
         per_step = steps / (2 * scale) if scale > 0 else 0.0
         for i in range(first, min(first + BLOCK, len(rotated))):
-            u = 0.0 if nearest else _dither(words, i)
-            place = np.floor((np.float64(rotated[i]) + scale) * per_step + u + 0.5)
+            place = np.floor((np.float64(rotated[i]) + scale) * per_step + u[i] + 0.5)
             codes[i] = np.int64(min(max(place, 0.0), steps))
 
 
-@numba.njit(inline="always")
-def _dither(words: npt.NDArray[np.uint32], place: int) -> float:
-    """Return u of a place, from -1/2 to 1/2: of a signed number, which vector code can convert."""
-    return np.float64(np.int32(_word(words, place) >> np.uint32(1))) * 2.0**-31 - 0.5
-
-
 @exact
-def _decode(
-    codes: Codes,
-    scales: Parameters,
-    steps: float,
-    words: npt.NDArray[np.uint32],
-    rotated: Parameters,
-    nearest: bool,
-) -> None:
+def _decode(codes: Codes, scales: Parameters, steps: float, u: Vector, rotated: Parameters) -> None:
     """Fill in the rotated numbers that levels stand for."""
     for first in range(0, len(rotated), BLOCK):
         step = 2 * np.float64(scales[first // BLOCK]) / steps
         for i in range(first, min(first + BLOCK, len(rotated))):
-            u = 0.0 if nearest else _dither(words, i)
-            rotated[i] = (codes[i] - steps / 2 - u) * step
+            rotated[i] = (codes[i] - steps / 2 - u[i]) * step
 
 
 @numba.njit(cache=True)

@@ -90,6 +90,7 @@ class Case:
     unreliable: bool = False
     diverges: bool = False  # by its loss, after some rounds
     overflows: bool = False  # by its updates, after some rounds
+    fails: bool = False  # the memory of tempo, and all clients may be in flight
     large: bool = False  # the fleet counts as large: q holds for some steps, and draws look at some clients alone
 
     @contextmanager
@@ -101,6 +102,9 @@ class Case:
                 patch.setattr(constants, "LARGE_FLEET_IN_TURN", 5)
                 patch.setattr(turns, "NEAR", 6)
                 patch.setattr(turns, "DRAWS_AHEAD", 5)
+            if self.fails:
+                patch.setattr(constants, "SURPRISE_TO_FOLLOW", 0.0)
+                patch.setattr(constants, "MOST_IN_FLIGHT", 1.0)
             yield
 
     def make(self, *, again=False):
@@ -139,6 +143,9 @@ SETTINGS = {
     "adam": {"training": {"server_optimiser": "adam", "local_direction": 0.3}},
     "mean": {"training": {"server_average": 0.7}},
     "auto mean": {"training": {"server_average": "auto"}},
+    "auto step size": {"training": {"step_size": "auto"}, "channel": "static"},
+    "failing memory": {"large": True, "fails": True, "channel": "slow", "training": {"local_steps": 12}},
+    "failing memory, quick": {"large": True, "fails": True, "channel": "waiting", "training": {"local_steps": 12}},
     "bits": {"training": {"upload_bits": "auto"}},
     "correction": {"training": {"server_memory": True, "local_correction": True}},
     "top": {"training": {"upload_top": 0.1, "error_feedback": True}},

@@ -16,6 +16,8 @@ OUT_OF_THE_BOX: dict[str, object] = {
     "server_average": "auto", "link": "shared", "duplicates": "physical", "evaluate_growth": 0.05,
 }  # fmt: skip
 
+EXCLUDES = {"evaluate_every": "evaluate_growth", "upload_top": "upload_bits"}  # settings that have one place
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ProblemExperiment(Experiment):
@@ -30,8 +32,7 @@ def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExpe
         if section not in SECTIONS:
             raise InputError(section, "be a setting of a run", repr(section), near_miss(section, SECTIONS))
     asked = checked_table("training", settings.get("training", {}))
-    usual = {} if "cohort_size" in asked else OUT_OF_THE_BOX
-    training = decode(TrainingSettings, usual | dict(asked), "training")
+    training = decode(TrainingSettings, _usual(asked) | dict(asked), "training")
     stop = decode(StopSettings, settings.get("stop", {}), "stop")
     own = checked_table("policy", settings.get("policy", {}))
     policy = {name: checked_table(f"policy.{name}", options) for name, options in own.items()}
@@ -45,6 +46,14 @@ def problem_experiment(problem: Problem, settings: SettingsTable) -> ProblemExpe
         table={"problem": problem.description, "times": {}, **sections, "policy": policy},
         problem=problem,
     )
+
+
+def _usual(asked: SettingsTable) -> dict[str, object]:
+    """Return what stands for settings that nobody names, but for what those that somebody names exclude."""
+    if "cohort_size" in asked:
+        return {}
+    excluded = {other for name, other in EXCLUDES.items() if asked.get(name)}
+    return {name: value for name, value in OUT_OF_THE_BOX.items() if name not in excluded}
 
 
 def _short_name(model: object) -> str:

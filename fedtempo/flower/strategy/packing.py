@@ -35,7 +35,14 @@ class PackedUpload:
 
     arrays: ArrayRecord
     noise: Mapping[str, float]  # ω at each size, as metrics
-    norm: float  # of the update as it arrives
+    packing: "Packing"
+    numbers: int
+
+    @property
+    def norm(self) -> float:
+        """The norm of the update as it arrives."""
+        update = self.packing.unpack(self.arrays[UPLOAD].numpy().tobytes(), self.numbers)
+        return float(norms(update[None])[0])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +75,8 @@ class Packing:
         return PackedUpload(
             arrays=ArrayRecord({UPLOAD: Array(np.frombuffer(sent, dtype=np.uint8)), **others}),
             noise=dict(zip(NOISE_METRICS, noise.tolist(), strict=True)),
-            norm=float(norms(self.unpack(sent, update.size)[None])[0]),
+            packing=self,
+            numbers=update.size,
         )
 
     def unpack(self, data: bytes, numbers: int) -> Parameters:

@@ -48,7 +48,8 @@ class StrategySettings:
             if value := getattr(self.training, name):
                 raise InputError(name, "be left out on Flower", repr(value), "only simulated clients know it")
         if self.training.step_size == "auto":
-            raise InputError("step_size", "be a number on Flower", "auto", "only simulated clients try step sizes")
+            remedy = "name one, such as the step_size in the first record of a simulated run with auto"
+            raise InputError("step_size", "be a number on Flower", "auto", remedy)
         check_count("min_available_nodes", self.min_available_nodes)
         check_choice("clock", self.clock, get_args(Clock))
         check_choice("evaluate", self.evaluated_by, get_args(Evaluator))
