@@ -54,6 +54,7 @@ LEAST_COST = 1e-3  # of a client's own seconds: one that others hide is cheap, b
 PATHS_OF_THE_PAST = 0.95  # share of the past in the running means, for each update [11]
 FEWEST_STEPS = 2  # one step shows nothing of how a path bends [11]
 MOST_STEPS = 10.0  # times the usual number [11]
+SHORTEST_PATH = 1 / 3  # of the usual local steps: noise of batches bends paths too, and fewer steps gain nothing [25]
 FEWER_STEPS = 2**0.5  # times fewer, from one number of local steps of a mean to the next that is looked at [25]
 
 # What deciding may cost (benchmarks/overhead.md). A step changes little in a large fleet.

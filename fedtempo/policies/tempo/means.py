@@ -38,10 +38,13 @@ class MeanSeconds(NamedTuple):
 def quickest_means(seconds: MeanSeconds, *, usual: int, bend: float | None, least: int, most_in_flight: int) -> Means:
     """Return K, at least ``least``, and E, at most as many as usual.
 
-    ``bend``: 1/E_c; None where it is not known or E is not to be chosen, and E is the usual one.
+    ``bend``: 1/E_c; None where it is not known or E is not to be chosen, and E is the usual one. So it is where the
+    fleet is too small for as many in flight as a mean may have: rounds are nearly synchronous there.
     """
-    choices = [usual]
-    while bend is not None and choices[-1] / constants.FEWER_STEPS >= constants.FEWEST_STEPS:
+    choices, fewest = [usual], max(usual * constants.SHORTEST_PATH, constants.FEWEST_STEPS)
+    if (1 + constants.STALE) * least > most_in_flight:
+        bend = None
+    while bend is not None and choices[-1] / constants.FEWER_STEPS >= fewest:
         choices.append(round(choices[-1] / constants.FEWER_STEPS))
     arrivals = np.arange(least, max(most_in_flight, least) + 1)
     in_flight = np.clip(np.rint((1 + constants.STALE) * arrivals), 1, most_in_flight).astype(int)
