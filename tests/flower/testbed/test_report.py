@@ -69,12 +69,12 @@ def test_the_json_of_a_run_has_the_keys_that_are_documented():
 
 
 def test_smaller_uploads_are_predicted_by_their_bytes():
-    """A whole one, and one of 8 bits: by bytes 0.2542 of it, header and scales included."""
+    """A whole one, and one of 8 bits: by bytes 0.262 of it, header, scales and a last block that is filled up included."""
     numbers = (1000, 0)
-    uploads = [(0, 0.5, 2.0, 5.0), (1, 0.5, 2 * 0.2542 * 2.0, 7.0)]  # client, share, seconds, end
+    uploads = [(0, 0.5, 2.0, 5.0), (1, 0.5, 2 * 0.262 * 2.0, 7.0)]  # client, share, seconds, end
     whole = report_times([record(uploads)], FLEET, training("equal"))
     found = report_times([record(uploads, upload_bits=[32, 8])], FLEET, training("equal"), numbers)
-    share = (8 + 4 * 4 + 1000) / 4000
+    share = (8 + 4 * 4 + 1024) / 4000
     before = [one.predicted_upload for one in whole.rounds[0].members]
     assert [one.predicted_upload for one in found.rounds[0].members] == pytest.approx([before[0], share * before[1]])
     assert found.rounds[0].predicted_time < whole.rounds[0].predicted_time
