@@ -69,7 +69,7 @@ def test_the_json_of_a_run_has_the_keys_that_are_documented():
 
 
 def test_smaller_uploads_are_predicted_by_their_bytes():
-    """A whole one, and one of 8 bits: by bytes 0.262 of it, header, scales and a last block that is filled up included."""
+    """A whole one, and one of 8 bits: by bytes 0.262 of it, with header, scales and a last block that is filled up."""
     numbers = (1000, 0)
     uploads = [(0, 0.5, 2.0, 5.0), (1, 0.5, 2 * 0.262 * 2.0, 7.0)]  # client, share, seconds, end
     whole = report_times([record(uploads)], FLEET, training("equal"))
