@@ -46,7 +46,8 @@ import fedtempo
 
 rounds, runs = fedtempo.read_runs("runs/compare"), fedtempo.read_runs("runs/compare", kind="runs")
 assert runs.groupby("policy").seed.nunique().to_dict() == {"uniform": 2, "weighted": 2}, runs
-assert (runs.end == "target").all() and len(rounds) == runs["rounds"].sum()
+assert (runs.end == "target").all() and (rounds.phase == "train").sum() == runs["rounds"].sum()
+assert (rounds.phase == "step-size").sum() == len(runs), "each run finds its step size"
 assert len(pandas.read_parquet("rounds.parquet")) == len(rounds)
 """
 
