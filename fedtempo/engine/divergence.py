@@ -1,12 +1,9 @@
 """When a run has left the numbers, or stands where no run comes back from."""
 
 import math
-from typing import TYPE_CHECKING
 
+from fedtempo.engine.records import RoundRecord
 from fedtempo.policies.policy import RoundReport
-
-if TYPE_CHECKING:
-    from fedtempo.engine.records import RoundRecord
 
 HOPELESS = 1000.0  # times the loss of w₀, or its size above it: no run comes back from there
 SMALL_LOSS = 0.01  # that of w₀ counts as so much at least
@@ -15,7 +12,7 @@ SMALL_LOSS = 0.01  # that of w₀ counts as so much at least
 class DivergedError(ArithmeticError):
     """Training left the numbers; the message names the round, ``records`` hold what came before."""
 
-    records: "tuple[RoundRecord, ...]" = ()
+    records: tuple[RoundRecord, ...] = ()
 
 
 def check_numbers(report: RoundReport, initial_loss: float | None, rounds: int) -> None:

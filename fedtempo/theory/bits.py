@@ -23,8 +23,7 @@ from fedtempo.theory.round_time import round_cost
 
 WHOLE = 32  # bits of a number that is sent as it is
 BITS = (2, 3, 4, 8, 16, WHOLE)
-# ω of each size for normally distributed numbers, as those of a rotated block of 256 nearly are: what to expect before
-# any was seen. E s² of the largest of 256 is 9.40, and ω = E s²/(3 (2^b - 1)²) (learning/quantisation.py).
+# ω to expect: of 256 normal numbers, as rotated ones nearly are, E s² = 9.40; ω = E s²/(3 (2^b - 1)²), quantisation.py.
 USUAL_NOISE = tuple(0.0 if bits == WHOLE else 9.4038 / (3 * (2**bits - 1) ** 2) for bits in BITS)
 TIE = 1e-12  # of a client's cost: sizes that differ by less are equally good
 TOLERANCE = 1e-9  # of Σ q around 1: what q loses by it is of the order of its square
