@@ -93,7 +93,7 @@ class SetupGrid:
 def _network(step_sizes: tuple[float, ...], cohort_sizes: tuple[int, ...], time_limit: float, draws: int) -> SetupGrid:
     return SetupGrid(
         step_sizes, cohort_sizes, (), (), time_limit,
-        first_part=1 / 8, tuning_draws=1, draws=draws, seeds=draws, looks_apart=0.05, network=True,
+        first_part=1 / 8, tuning_draws=1, draws=draws, seeds=draws, looks_apart=0.1, network=True,
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ GRIDS = {
     "setup2": SetupGrid((0.001, 0.002, 0.005, 0.01), (1, 2, 5, 10), (0.001, 0.002, 0.005), (2, 5, 10), 6000.0),
     "setup3": SetupGrid(
         (0.03, 0.1), (2, 4, 10), (0.03, 0.1), (4,), 600.0,
-        first_part=1 / 8, tuning_draws=1, draws=10, seeds=10, looks_apart=0.05, network=True,
+        first_part=1 / 8, tuning_draws=1, draws=10, seeds=10, looks_apart=0.1, network=True,
     ),
     "fashion": _network((0.03, 0.1), (2, 4, 10), 1200.0, draws=5),
     "cifar10": _network((0.02, 0.05), (2, 4, 10), 1200.0, draws=3),
