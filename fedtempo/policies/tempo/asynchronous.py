@@ -57,7 +57,9 @@ class StepPlanner:
         known, state, size = self.known, self.known.state.steps, len(self.known.fleet)
         forget = None
         state.steps_with_it += 1
-        anew = state.steps_with_it >= min(size / constants.CLIENTS_FOR_A_STEP, constants.MOST_STEPS_WITH_ONE_Q)
+        # What was learned at first is most of what is known: q holds for half of the steps so far, at most.
+        most = min(size / constants.CLIENTS_FOR_A_STEP, constants.MOST_STEPS_WITH_ONE_Q, context.round_index / 2)
+        anew = state.steps_with_it >= most
         if anew:
             known.caution.adapt(known.novelty, state.steps_with_it)
             forget = known.forget_the_gone(state.steps_with_it * state.arrivals, context)

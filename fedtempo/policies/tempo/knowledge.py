@@ -151,8 +151,8 @@ class Knowledge:
 
     @property
     def shortens_paths(self) -> bool:
-        """Whether fewer local steps may pay: steps are means since the memory, when it was tried, did not hold."""
-        return self.steps_are_means and self.form.plain_paths and math.isfinite(self.novelty.doubt)
+        """Whether fewer local steps may pay, by how paths bend: where steps are means of plain paths."""
+        return self.steps_are_means and self.form.plain_paths
 
     def local_steps(self, context: RoundContext) -> int | None:
         """Return E where options leave it to tempo, None for the engine's."""

@@ -101,8 +101,6 @@ class Form:
     def most_caution(self) -> float:
         """How many times the usual arrivals a step takes at most.
 
-        A cohort is enough for other policies, unless it is small: they step anew, while a memory lags behind. With
-        momentum it takes as many more as for the usual step.
+        That many make a mean, too. With momentum it takes as many more as for the usual step.
         """
-        most = max(self.cohort_size, constants.SMALL_COHORT) / self.forgetting
-        return max(1.0, most / self.usual_arrivals)
+        return max(1.0, constants.SMALL_COHORT / self.forgetting / self.usual_arrivals)
