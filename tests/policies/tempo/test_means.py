@@ -97,6 +97,15 @@ def test_a_memory_that_fails_brings_shorter_paths_and_one_that_holds_does_not(un
     assert min(slow.records[-1].local_steps) > max(failed.records[-1].local_steps)
 
 
+def test_paths_are_shortened_before_anybody_reports_again(unlike):
+    seen, twice = set(), None
+    for record in run(unlike, 0.05, max_rounds=20).records:
+        if twice is None and min(record.local_steps) < 40:
+            twice = bool(seen & set(record.members))
+        seen |= set(record.members)
+    assert twice is False
+
+
 @pytest.mark.parametrize(
     "more", [{"clip_norm": 0.1}, {"local_schedule": "cosine"}, {"proximal": 0.1}, {"download_time": 20.0}]
 )

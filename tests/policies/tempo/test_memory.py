@@ -111,6 +111,22 @@ def test_a_memory_that_few_have_tried_must_hold_better(clients, surprise, follow
     assert policy.plan(context()).follow_memory == follow
 
 
+@pytest.mark.parametrize(("clients", "solved"), [(5000, [0, 1, 2, 4, 8, 16, 32, 64]), (300, [0, 1, 2, 4, 7, 10])])
+def test_q_is_solved_for_as_often_as_more_is_known(clients, solved):
+    policy = Tempo(setting(np.full(clients, 1 / clients)))
+    found = []
+    for number in range(solved[-1] + 1):
+        policy.state.in_flight = {}
+        policy.plan(context(round_index=number))
+        found += [number] * (policy.state.steps.steps_with_it == 0)
+    assert found == solved
+
+
+def test_the_cohort_size_of_others_does_not_matter():
+    runs = [run(cohort_size=size).records for size in (1, 9)]
+    assert [record.loss for record in runs[0]] == [record.loss for record in runs[1]]
+
+
 def test_a_mean_is_drawn_by_data_alone_and_along_a_memory_by_what_is_new():
     policy = Tempo(setting(np.full(40, 1 / 40), cohort_size=6))
     state = policy.state
