@@ -6,7 +6,7 @@ Fleets of Synthetic(α, α) with uploads in exponential or lognormal times, in t
 with it. Weighted sampling draws K = 10 for 300 rounds at each step size of a grid; the best is the one with the lowest
 loss. At this step size and at three times it, tempo has as long, with the same settings but for K. The target is the
 lowest loss that weighted sampling had at the same step size. Small fleets have steps ten times as long as the best.
-Writes benchmarks/large_fleets.md.
+Writes benchmarks/large_fleets.md; with --small 320:332 it only prints, for 30 clients and each of these seeds.
 """
 
 import argparse
@@ -57,6 +57,15 @@ CONDITIONS = (
     Condition(30, 0.5, "exponential", "of chance", 109),
     Condition(30, 2.0, "lognormal", "of chance", 110),
     Condition(30, 1.0, "exponential", "with the share", 111),
+)
+
+SMALL_KINDS = (
+    (0.5, "exponential", "of chance"),
+    (2.0, "lognormal", "of chance"),
+    (1.0, "exponential", "with the share"),
+    (1.0, "lognormal", "against the share"),
+    (2.0, "exponential", "with the share"),
+    (0.5, "lognormal", "against the share"),
 )
 
 
@@ -144,11 +153,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--most-clients", type=int, default=10_000)
+    parser.add_argument("--small", help="seeds of small fleets: the first, and the one after the last")
     given = parser.parse_args()
     chosen = [condition for condition in CONDITIONS if condition.clients <= given.most_clients]
+    if given.small:
+        seeds = range(*map(int, given.small.split(":")))
+        chosen = [Condition(30, *SMALL_KINDS[place % len(SMALL_KINDS)], seed) for place, seed in enumerate(seeds)]
     found = [one for many in Parallel(n_jobs=given.jobs)(map(delayed(compare), chosen)) for one in many]
     report = table(found)
     print(report)
+    if given.small:
+        return
     with whole_file(REPORT) as stream_:
         stream_.write(report)
 
