@@ -61,7 +61,7 @@ class StepPlanner:
         most = min(size / constants.CLIENTS_FOR_A_STEP, constants.MOST_STEPS_WITH_ONE_Q, context.round_index / 2)
         anew = state.steps_with_it >= most
         if anew:
-            known.caution.adapt(known.novelty, state.steps_with_it, known.state.losses.climb)
+            known.caution.adapt(known.novelty, state.steps_with_it)
             forget = known.forget_the_gone(state.steps_with_it * state.arrivals, context)
         if anew or state.sampling_prob is None:
             if state.sampling_prob is not None:

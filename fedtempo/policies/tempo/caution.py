@@ -27,8 +27,8 @@ class Caution:
 
     While the memory fails, steps take more arrivals and fewer clients compute ahead, whose updates would be stale: in
     the end nearly a synchronous round. Where the greatest caution does not help, the memory is not followed any more,
-    until it would have done well again. Where what clients report turns back on what they reported before, or their
-    losses climb, steps are too long, and become shorter.
+    until it would have done well again. Where what clients report turns back on what they reported before, steps are
+    too long, and become shorter.
     """
 
     def __init__(self, form: Form, state: CautionState) -> None:
@@ -40,18 +40,15 @@ class Caution:
         """The caution that counts: the greatest where the memory is not followed."""
         return self.state.caution if self.state.follows_memory else self.form.most_caution
 
-    def adapt(self, novelty: Novelty, steps: int, climb: float) -> None:
-        """Follow how well the memory did in the last steps, and how far clients' losses have climbed."""
+    def adapt(self, novelty: Novelty, steps: int) -> None:
+        """Follow how well the memory did in the last steps."""
         if not (self.form.memory and novelty.take_news()):
             return
-        state, form, surprise = self.state, self.form, novelty.surprise
+        state, form, surprise, agreement = self.state, self.form, novelty.surprise, novelty.agreement
         too_much = surprise > constants.GREATEST_SURPRISE
         gain = constants.CAUTION_GAIN * (2 - form.forgetting if too_much else form.forgetting)
         caution = state.caution * (surprise / constants.GREATEST_SURPRISE) ** (gain * steps)
         state.caution = min(max(caution, 1.0), form.most_caution)
-        agreement = novelty.agreement
-        if climb and state.follows_memory:  # the losses of a mean's few clients climb by chance
-            agreement = min(agreement, -min(climb, 1.0))
         gain = constants.SHORTEN if agreement < 0 else constants.LENGTHEN * form.forgetting
         factor = state.step_factor * math.exp(gain * min(steps, 1 / gain) * agreement)
         state.step_factor = min(max(factor, constants.SHORTEST), 1.0)

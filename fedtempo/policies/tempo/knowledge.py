@@ -14,7 +14,6 @@ from fedtempo.policies.tempo import constants
 from fedtempo.policies.tempo.caution import Caution, CautionState
 from fedtempo.policies.tempo.departures import Departures, DeparturesState
 from fedtempo.policies.tempo.local_steps import LocalSteps, LocalStepsState
-from fedtempo.policies.tempo.losses import Losses, LossesState
 from fedtempo.policies.tempo.novelty import Novelty, NoveltyState
 from fedtempo.policies.tempo.options import Form
 from fedtempo.policies.tempo.upload_noise import UploadNoise, UploadNoiseState
@@ -58,7 +57,6 @@ class TempoState:
     times: TimesState
     novelty: NoveltyState
     local_steps: LocalStepsState
-    losses: LossesState
     turns: TurnsState
     caution: CautionState
     steps: StepsState
@@ -77,7 +75,6 @@ class TempoState:
             times=TimesState.nominal(fleet),
             novelty=NoveltyState.at_first(size),
             local_steps=LocalStepsState(),
-            losses=LossesState.at_first(size),
             turns=TurnsState.at_first(size),
             caution=CautionState.at_first(form),
             steps=StepsState(),
@@ -108,7 +105,6 @@ class Knowledge:
         self.times = ClientTimes(state.times)
         self.novelty = Novelty(fleet.data_share, state.novelty, grows=form.memory)
         self.paths = LocalSteps(state.local_steps, synchronous=not form.overlap, server_momentum=form.momentum)
-        self.losses = Losses(fleet.data_share, state.losses)
         self.turns = Turns(state.turns)
         self.caution = Caution(form, state.caution)
         self.upload_noise = UploadNoise(state.upload_noise)
@@ -133,7 +129,6 @@ class Knowledge:
         self.novelty.observe(report, self.state.expected_noise)
         self.state.novelty.clock += self.state.steps.holding
         self.upload_noise.observe(report)
-        self.losses.observe(report)
         if self.form.choose_local_steps or self.form.memory:
             self.paths.observe(report, self.fleet.total_bandwidth)
 

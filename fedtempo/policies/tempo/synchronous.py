@@ -20,7 +20,7 @@ class RoundPlanner:
     def plan(self, context: RoundContext) -> RoundPlan:
         """Plan a round of available clients."""
         known, state = self.known, self.known.state
-        known.caution.adapt(known.novelty, 1, known.state.losses.climb)
+        known.caution.adapt(known.novelty, 1)
         forget = known.forget_the_gone(known.form.cohort_size, context)
         p, available = known.fleet.data_share, context.available_clients(len(known.fleet))
         seconds = known.seconds(context, known.local_steps(context))

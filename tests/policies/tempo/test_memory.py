@@ -188,16 +188,13 @@ def test_training_is_better_by_shorter_steps_where_it_would_swing(monkeypatch):
 def test_a_factor_of_the_step_size_is_one_of_the_engines_schedule(overlap):
     """All steps at half the step size are the steps of an engine that has half of it."""
 
-    def fixed(factor):
-        class Fixed(Tempo):
-            def plan(self, context):
-                return replace(super().plan(context), step_factor=factor)
-
-        return Fixed
+    class Halved(Tempo):
+        def plan(self, context):
+            return replace(super().plan(context), step_factor=0.5)
 
     ends = [
-        run(fixed(factor), step_size=size, server_momentum=0.5, options={"overlap": overlap}).records[-1]["loss"]
-        for factor, size in ((0.5, 0.02), (1.0, 0.01))
+        run(policy, step_size=size, server_momentum=0.5, options={"overlap": overlap}).records[-1]["loss"]
+        for policy, size in ((Halved, 0.02), (Tempo, 0.01))
     ]
     assert ends[0] == pytest.approx(ends[1], rel=1e-6)
 
