@@ -67,7 +67,9 @@ def test_steps_take_more_arrivals_while_the_memory_fails_and_fall_back_slowly(mo
     assert raised == pytest.approx(2.5 ** (0.5 * (1 + momentum)))
     observe(0.3, 1)
     assert state.caution.caution == pytest.approx(raised * 0.5 ** (0.1 * (1 - momentum)))
-    assert observe(1.5, 100) == max(most, min(round(1.785 * most), 8)), "means are stale by pi/4 steps at most"
+    assert observe(1.5, 100) == max(most, min(round((1 + constants.STALE) * most), 8)), (
+        "means are stale by pi/4 steps at most"
+    )
     assert arrivals(policy) == most
     observe(0.3, 1000)
     assert arrivals(policy) == usual
